@@ -290,12 +290,20 @@ interface PatternStatus {
   "shed_per_second": Record<string, number>;
   "shed_share": number;
   "spared": ControlKeys;
+  "surplus": SurplusEstimate;
+  "weight": number;
   "recall": RecallEstimate | null;
 }
 
 interface ControlKeys {
   "types": Record<string, number>;
   "out_per_second": number;
+}
+
+interface SurplusEstimate {
+  "matches_per_second": number;
+  "matches_per_window": number;
+  "kept_per_second": Record<string, Array<number>>;
 }
 
 interface RecallEstimate {
@@ -323,6 +331,7 @@ interface ControlValues {
   "shed": Record<string, Record<string, number>>;
   "shed_until_seconds": number | null;
   "shed_by": string;
+  "shed_events_of": Record<string, boolean>;
   "spared_keys_share": number;
   "revision": number;
 }
