@@ -205,7 +205,8 @@ class SheddingInputs:
         """Return the model of the time that events spend in an operator."""
         observation, measured = self.observation, self.observation.service_cv2
         variability = self.parameters.service_cv2 if measured is None else measured
-        return WaitingTimeModel(variability, observation.batch_seconds, observation.elsewhere_seconds)
+        longest = max((row.seconds for row in observation.patterns), default=0.0)
+        return WaitingTimeModel(variability, observation.batch_seconds, observation.elsewhere_seconds, longest)
 
     @property
     def sinks(self) -> dict[str, float]:

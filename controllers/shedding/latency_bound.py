@@ -22,6 +22,11 @@ If h varies by c² from batch to batch, an event that arrives at random takes
 (it waits for half a batch, more likely a long one, and the batch after a long one is long, too). The longer of both
 times applies: 2 covers every c² up to 1, and a c² of 1.5 from u = 0.5 on.
 
+If few events are in a batch, they also wait because their number and their work vary, as in M/M/1 with the mean
+processing time s of an event:
+
+    u s / (1 - u)
+
 The time outside the operator (waiting for late events, earlier stages) is added to either.
 """
 
@@ -38,12 +43,14 @@ class WaitingTimeModel:
     """A model of the time that events take.
 
     The time consists of their service, or of the fixed cost of a batch, plus other times. service_cv2: the variability
-    of the service times or of the fixed cost.
+    of the service times or of the fixed cost. event_seconds: of operators that work in batches, the processing time of
+    an event.
     """
 
     service_cv2: float = 1.0
     batch_seconds: float | None = None
     elsewhere_seconds: float = 0.0
+    event_seconds: float = 0.0
 
     def compute_time_seconds(self, utilisation: float, arrivals_per_second: float) -> float:
         """Return T(u) plus the time elsewhere; infinite from u = 1 on."""
@@ -66,8 +73,6 @@ class WaitingTimeModel:
             return 0.0
         if self.batch_seconds is None:
             return compute_operator_budget(left, arrivals_per_second, self.service_cv2)
-        if self.service_cv2 <= COVERED_CV2:
-            return min(HIGHEST, max(0.0, 1 - 2 * self.batch_seconds / left))
         return _find_greatest_utilisation(
             bound_seconds, lambda utilisation: self.compute_time_seconds(utilisation, arrivals_per_second)
         )
@@ -78,7 +83,7 @@ class WaitingTimeModel:
         if u >= 1:
             return math.inf
         varied = self.service_cv2 * (0.5 + u) * (1 - u) / (1 + u)
-        return max(2.0, 1.5 + varied) * batch_seconds / (1 - u)
+        return (max(2.0, 1.5 + varied) * batch_seconds + u * self.event_seconds) / (1 - u)
 
 
 def compute_operator_seconds(utilisation: float, arrivals_per_second: float, service_cv2: float) -> float:

@@ -18,7 +18,7 @@ deviation_seconds      mean distance of the processing time from the required on
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -262,11 +262,33 @@ def count_sink_matches(stream: Stream, matches: Mapping[str, Floats], window_sec
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """Run one law on the stream, and the same stream without shedding for the recall."""
-    stream, possible = _build_unshed_stream(tuple(settings.items()), seed, None if trace is None else tuple(trace))
-    who = ControlledShedding(law, settings)
+    """Run one law on the stream."""
+    stream, who = build_stream(settings, seed, trace), ControlledShedding(law, settings)
     service, matches = pass_through(stream, settings, who)
     left = compute_departures(stream.times, service)
+    promises = who.promised[int(WARM_UP_SECONDS / settings["interval_seconds"]) :]
+    return summarize(settings, seed, trace, left, service, matches, promises)
+
+
+def build_stream(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Stream:
+    """Return the stream, the same for all laws."""
+    return _build_unshed_stream(tuple(settings.items()), seed, None if trace is None else tuple(trace))[0]
+
+
+def summarize(
+    settings: Mapping[str, Any],
+    seed: int,
+    trace: Floats | None,
+    left: Floats,
+    service: Floats,
+    matches: Mapping[str, Floats],
+    promises: Sequence[float] = (),
+) -> ScenarioOutcome:
+    """Return the metrics of a run, compared with the same stream without shedding.
+
+    left, service: per event, when it leaves O2, and the work on it. matches: by pattern, the times of matches.
+    """
+    stream, possible = _build_unshed_stream(tuple(settings.items()), seed, None if trace is None else tuple(trace))
     # An overloaded operator never gets to the rest.
     late = stream.times[left > stream.seconds]
     end = late[0] if len(late) else np.inf
@@ -283,7 +305,6 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     required = np.asarray(who.required_seconds)[places]
     is_counted = (processing > required) | (law != "none")
     seconds = stream.seconds - WARM_UP_SECONDS
-    promises = who.promised[int(WARM_UP_SECONDS / settings["interval_seconds"]) :]
     known = np.asarray([rate for rate in promises if not math.isnan(rate)])
     promised = float(known.mean()) * seconds if known.size else 0.0
     metrics = {

@@ -40,6 +40,31 @@ def test_what_is_measured_per_match_is_no_surplus_and_types_of_a_pattern_are_kep
     assert measured.action["expected"]["failed"] == pytest.approx(3 * 0.2 / 0.606)
 
 
+def test_surplus_within_keys_is_dropped_first_and_the_rest_of_the_budget_goes_to_what_brings_more():
+    ways = [{"takes": {"submit": 50.0, "fail": 1.0}}, {"takes": {"submit": 26.0, "fail": 1.04}}]
+    patterns = [JOBS[0], {**JOBS[1], "reduced": ways}]
+    for budget, failed in ((0.956, 2.880), (1.0, 2.918)):
+        _, decision = decide({"utilisation_budget": budget, "needs": "measured"}, {**SEEN, "patterns": patterns})
+        shares = decision.action["shed"]
+        assert set(shares["killed"].values()) == {0.0}
+        assert decision.action["expected"]["failed"] == pytest.approx(failed, abs=0.001)
+        assert shares["failed"]["fail"] <= 0.05 and decision.action["utilisation"] <= budget + 1e-9
+
+
+def test_a_protected_type_is_kept_whatever_symbols_its_events_match():
+    row = {**JOBS[0], "takes": {"cpu[low]": 5.0, "cpu[high]": 1.0, "load": 1.0}}
+    seen = {"patterns": [row], "arrivals": {"jobs": {"cpu[low]": 50.0, "cpu[high]": 10.0, "load": 10.0}}}
+    given = {"utilisation_budget": 0.13, "needs": "measured", "never_shed": {"cpu": True}}
+    _, decision = decide(given, {**seen, "sinks": {"killed": 1}})
+    assert decision.action["shed"]["killed"] == pytest.approx({"cpu[low]": 0.0, "cpu[high]": 0.0, "load": 0.5})
+
+
+def test_few_events_in_a_batch_leave_less_of_the_budget():
+    many, few = (WaitingTimeModel(1.0, 0.003, 0.0, seconds) for seconds in (0.00001, 0.012))
+    assert many.compute_utilisation_budget(0.12, 100.0) == pytest.approx(0.95, abs=0.001)
+    assert few.compute_utilisation_budget(0.12, 100.0) == pytest.approx(0.864, abs=0.001)
+
+
 def test_weights_that_people_set_stand_before_those_observed():
     given = {"utilisation_budget": 0.65, "needs": "measured"}
     _, plain = decide(given, SEEN)

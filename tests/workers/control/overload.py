@@ -333,7 +333,7 @@ class Overload:
         seen = shedding.measure_target(loop.target, snapshot, before, time.time())
         Loop.objects.filter(pk=loop.pk).update(state={**(loop.state or {}), "sensor": seen.counters})
         table = self._random_table(seen.observation) if seen.observation["patterns"] else {}
-        self.plant.steer_pipeline("exact", {"shed": table, "shed_by": "event"})
+        self.plant.steer_pipeline("exact", {"shed": table, "shed_by": "event", "shed_until_seconds": None})
 
     def _random_table(self, seen: Mapping) -> shedders.Table:
         rows = {row["name"]: row for row in seen["patterns"] if row["operator"] == "jobs"}

@@ -115,6 +115,15 @@ def test_shedding_waits_for_the_ladder_then_sheds_and_goes_first_when_the_load_f
     assert plant.shed() == {}
 
 
+def test_the_weight_of_a_pattern_is_that_of_its_type_at_the_sinks(plant):
+    plant.row["patterns"]["outage"]["weight"] = 3.0
+    plant.load(2.0)
+    plant.tick("ladder")
+    entry = plant.tick("shedding")
+    emitted = plant.row["patterns"]["outage"]["emits"]
+    assert entry.observation["sinks"][emitted] == 3.0
+
+
 @pytest.mark.parametrize(
     ("guard", "limit"),
     [

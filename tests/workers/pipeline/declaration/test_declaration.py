@@ -21,6 +21,8 @@ GOOD = {
     "patterns": [{"name": "ab", "pattern": "SEQ(A; B)", "key": "source", "within_seconds": 10}],
 }
 
+OTHER = {"name": "ba", "pattern": "SEQ(B; A)", "key": "source", "within_seconds": 10, "emits": "ab"}
+
 
 def changed(path: list, value: object) -> dict:
     document = copy.deepcopy(GOOD)
@@ -90,6 +92,8 @@ def test_a_symbol_nobody_defined_is_an_event_type(tmp_path):
         (["patterns", 0, "pattern"], "SEQ(A; NOT B; B)", "patterns[0].pattern"),
         (["patterns", 0, "within_seconds"], float("inf"), "patterns[0].within_seconds"),
         (["patterns", 0, "severity"], "loud", "patterns[0].severity"),
+        (["patterns", 0, "weight"], -1, "patterns[0].weight"),
+        (["patterns"], [*GOOD["patterns"], {**OTHER, "weight": 2}], "patterns[1].weight"),
         (["patterns"], GOOD["patterns"] * 2, "operators"),
         (["replicas"], 0, "replicas"),
         (["attributes"], {"value": "number"}, "attributes.value"),

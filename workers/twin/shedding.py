@@ -1,0 +1,186 @@
+"""The shipped run of the scenario `shedding`: the ladder and the table of an overloaded operator.
+
+O2 starts a batch when the one before has ended, with all events that have arrived and the table in force, and a batch
+costs `OVERHEAD_SECONDS` besides its work. All events have one key. The batches of a second are reported as one, with
+that fixed cost. O3 and O4 take no time. A person has set the ladder to auto, since no other loop could help.
+"""
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from controllers.shedding.ladder import LAW as LADDER
+from controllers.shedding.law import LAW
+from controllers.simulation import shedding
+from controllers.simulation.scenario import Floats, ScenarioOutcome
+from controllers.simulation.shed_stream import TAKES, SequenceMatcher, SetMatcher, Stream
+from queues.points import TOTAL
+from queues.topology import NodeSpec, QueueSpec, Topology
+from workers.documents.pipeline import KEPT_SHARES
+from workers.models import Loop
+from workers.pipeline.matching.surplus import Survivors
+from workers.pipeline.patterns.shedding import ROTATION_WINDOWS, DecisionPeriod, Shedder, rank_texts
+from workers.pipeline.tiers.finished_batch import OperatorCount, PatternCount
+from workers.twin.catalog import ShippedRun
+from workers.twin.simulated_plant import SimulatedPlant
+from workers.twin.twin import Twin
+
+QUEUE, NODE, APPLICATION, REPLICA = "telemetry", "n1", "example", "iap1"
+OVERHEAD_SECONDS = 0.003
+DECLARATION = """
+name: example
+queues: [telemetry]
+sink: alert
+lateness_seconds: 0
+operators:
+  - name: O2
+    key: source
+    patterns:
+      - {{name: P21, pattern: SEQ(T0; T0; T1), within_seconds: {window}, emits: Q21}}
+      - {{name: P22, pattern: 'AND(T1, T2, T3)', within_seconds: {window}, emits: Q22}}
+  - name: O3
+    key: source
+    patterns: [{{name: P3, pattern: 'AND(Q11, Q21)', within_seconds: {window}, emits: S1}}]
+  - name: O4
+    key: source
+    patterns: [{{name: P4, pattern: 'AND(Q12, Q22)', within_seconds: {window}, emits: S2}}]
+"""
+JOINS = {"P3": ("O3", "Q11", "P21", "Q21"), "P4": ("O4", "Q12", "P22", "Q22")}
+
+
+def run(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
+    stream = shedding.build_stream(settings, seed, trace)
+    left, service, matches = simulate(stream, settings)
+    return shedding.summarize(settings, seed, trace, left, service, matches)
+
+
+def simulate(stream: Stream, settings: Mapping[str, Any]) -> tuple[Floats, Floats, dict[str, Floats]]:
+    """Return when each event leaves O2, the work on it, and the times of the matches of O2's patterns."""
+    plant = build_plant(settings["window_seconds"])
+    application, container, began = plant.applications[APPLICATION], plant.container(QUEUE, NODE), plant.clock()
+    bound = {"latency_bound_seconds": settings["latency_bound_seconds"]}
+    twin = Twin(plant, [LADDER.name, LAW.name], {LADDER.name: Loop.Mode.AUTO}, {LAW.name: bound})
+    operator = _Operator(stream, settings["window_seconds"])
+    left, free_at, done = np.full(len(stream.times), np.inf), 0.0, 0
+    for second in range(int(stream.seconds)):
+        first, last = np.searchsorted(stream.times, (second, second + 1))
+        container.insert(float(last - first), plant.clock())
+        before, batches = done, 0
+        while done < last and (start := max(free_at, float(stream.times[done]))) < second + 1:
+            controls = plant.get_controls(APPLICATION).freeze(began + start)
+            end = int(np.searchsorted(stream.times, start, "right"))
+            free_at = start + OVERHEAD_SECONDS + operator.process(done, end, controls.shedder)
+            left[done:end] = free_at
+            done, batches = end, batches + 1
+        if batches:
+            container.remove(float(done - before))
+            plant.clock.now = min(began + free_at, began + second + 1)
+            application.dispatch(done - before, controls)
+            application.finish_replica_batch(REPLICA, done - before, 1e-6, 1e-6)
+            counts = operator.report(second + 1.0, (began + float(stream.times[before])) * 1e6)
+            work = sum(count.seconds for count in counts)
+            application.finish_batch(OVERHEAD_SECONDS + work, counts, controls=controls)
+            plant.clock.now = began + second
+        twin.pass_time()
+    return left, operator.service, {name: np.asarray(times) for name, times in operator.matches.items()}
+
+
+class _Operator:
+    """O2 and the joins, with the counts since the last report."""
+
+    def __init__(self, stream: Stream, window_seconds: float) -> None:
+        self._stream, self._window = stream, window_seconds
+        self._types, self._times = stream.types.tolist(), stream.times.tolist()
+        self._matchers: dict[str, SequenceMatcher | SetMatcher] = {
+            "P21": SequenceMatcher(window_seconds),
+            "P22": SetMatcher((1, 2, 3), window_seconds),
+        }
+        self._joins = {name: SetMatcher((0, 1), window_seconds) for name in JOINS}
+        self.service = np.zeros(len(self._times))
+        self.matches: dict[str, list[float]] = {name: [] for name in TAKES}
+        self._recent: dict[str, deque[float]] = {name: deque() for name in TAKES}
+        self._counts = {name: PatternCount() for name in TAKES}
+        self._joined = dict.fromkeys(TAKES, 0)
+
+    def process(self, first: int, last: int, shedder: Shedder) -> float:
+        """Process a batch of events, and return the work on it."""
+        for name, takes in TAKES.items():
+            shares, by_key = shedder.shares.get(name, {}), shedder.find_key_share(name)
+            keeps_key = by_key == 0 or self._rank_key(self._times[first]) >= by_key
+            types, shed, work, chance = (
+                Counter[str](),
+                Counter[str](),
+                self._stream.work[name],
+                self._stream.chance[name],
+            )
+            for event in range(first, last):
+                if (kind := self._types[event]) not in takes:
+                    continue
+                dropped = (shares.get(f"T{kind}", 0.0) - by_key) / max(1e-9, 1 - by_key)
+                if not keeps_key or chance[event] < dropped:
+                    shed[f"T{kind}"] += 1
+                    continue
+                types[f"T{kind}"] += 1
+                self.service[event] += work[event]
+                if self._matchers[name].take(kind, self._times[event]):
+                    self._record_match(name, self._times[event])
+            count = PatternCount(types=dict(types), shed=dict(shed))
+            self._counts[name].add(count)
+        return float(self.service[first:last].sum())
+
+    def _record_match(self, name: str, now: float) -> None:
+        recent, count = self._recent[name], self._counts[name]
+        while recent and recent[0] < now - self._window:
+            recent.popleft()
+        recent.append(now)
+        self.matches[name].append(now)
+        count.matches += 1
+        count.survivors.add(Survivors(1, len(recent), {}))
+
+    def _rank_key(self, now: float) -> float:
+        period = DecisionPeriod(max(1, round(ROTATION_WINDOWS * self._window * 1e6)))
+        salt = period.salt(int(now * 1e6) // period.lasts_us)
+        return float(rank_texts(pa.array(["all"]), salt)[0])
+
+    def report(self, now: float, early_us: float) -> tuple[OperatorCount, ...]:
+        """Return the counts of the operators up to now, and start new ones."""
+        counts = [OperatorCount("O2", early_us=round(early_us))]
+        for name, count in self._counts.items():
+            # Each event is taken to be needed: the sample of a plant with one key is empty while events are shed.
+            survivors = count.survivors
+            kept = {label: [share * survivors.matches for share in KEPT_SHARES] for label in count.types}
+            count.survivors = Survivors(survivors.matches, survivors.crowd, kept)
+            count.seconds = shedding.SECONDS[name] * sum(count.types.values())
+            counts[0].patterns[name] = count
+            counts[0].events += sum(count.types.values())
+            counts[0].seconds += count.seconds
+        self._counts = {name: PatternCount() for name in TAKES}
+        return (*counts, *(self._join(name, now) for name in JOINS))
+
+    def _join(self, name: str, now: float) -> OperatorCount:
+        operator, outside, pattern, emitted = JOINS[name]
+        times, inside = self._stream.outside[outside], self.matches[pattern][self._joined[pattern] :]
+        self._joined[pattern] += len(inside)
+        came = times[np.searchsorted(times, now - 1.0) : np.searchsorted(times, now)].tolist()
+        found = sum(
+            self._joins[name].take(kind, at)
+            for at, kind in sorted([*((at, 0) for at in came), *((at, 1) for at in inside)])
+        )
+        count = OperatorCount(operator, events=len(came) + len(inside), seconds=1e-9)
+        types = {outside: len(came), emitted: len(inside)}
+        count.patterns[name] = PatternCount({kind: events for kind, events in types.items() if events}, found, 0, 1e-9)
+        return count
+
+
+def build_plant(window_seconds: float) -> SimulatedPlant:
+    """Return a plant with the application of the paper's example."""
+    queue = QueueSpec(QUEUE, "pipeline", {NODE: TOTAL}, minimum_containers=1)
+    plant = SimulatedPlant(Topology(1, {NODE: NodeSpec(NODE, "")}, {QUEUE: queue}))
+    plant.add_application(DECLARATION.format(window=window_seconds))
+    return plant
+
+
+SHIPPED = ShippedRun(shedding.SCENARIO, run, "global")
