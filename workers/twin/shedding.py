@@ -101,7 +101,7 @@ class _Operator:
         self._joins = {name: SetMatcher((0, 1), window_seconds) for name in JOINS}
         self.service = np.zeros(len(self._times))
         self.matches: dict[str, list[float]] = {name: [] for name in TAKES}
-        self._recent: dict[str, deque[float]] = {name: deque() for name in TAKES}
+        self._recent: dict[str, deque[float]] = {name: deque() for name in (*TAKES, *JOINS)}
         self._counts = {name: PatternCount() for name in TAKES}
         self._joined = dict.fromkeys(TAKES, 0)
 
@@ -126,17 +126,17 @@ class _Operator:
                 types[f"T{kind}"] += 1
                 self.service[event] += work[event]
                 if self._matchers[name].take(kind, self._times[event]):
-                    self._record_match(name, self._times[event])
+                    self.matches[name].append(self._times[event])
+                    self._count_match(name, self._times[event], self._counts[name])
             count = PatternCount(types=dict(types), shed=dict(shed))
             self._counts[name].add(count)
         return float(self.service[first:last].sum())
 
-    def _record_match(self, name: str, now: float) -> None:
-        recent, count = self._recent[name], self._counts[name]
+    def _count_match(self, name: str, now: float, count: PatternCount) -> None:
+        recent = self._recent[name]
         while recent and recent[0] < now - self._window:
             recent.popleft()
         recent.append(now)
-        self.matches[name].append(now)
         count.matches += 1
         count.survivors.add(Survivors(1, len(recent), {}))
 
@@ -149,10 +149,7 @@ class _Operator:
         """Return the counts of the operators up to now, and start new ones."""
         counts = [OperatorCount("O2", early_us=round(early_us))]
         for name, count in self._counts.items():
-            # Each event is taken to be needed: the sample of a plant with one key is empty while events are shed.
-            survivors = count.survivors
-            kept = {label: [share * survivors.matches for share in KEPT_SHARES] for label in count.types}
-            count.survivors = Survivors(survivors.matches, survivors.crowd, kept)
+            _keep_every_event(count)
             count.seconds = shedding.SECONDS[name] * sum(count.types.values())
             counts[0].patterns[name] = count
             counts[0].events += sum(count.types.values())
@@ -165,14 +162,21 @@ class _Operator:
         times, inside = self._stream.outside[outside], self.matches[pattern][self._joined[pattern] :]
         self._joined[pattern] += len(inside)
         came = times[np.searchsorted(times, now - 1.0) : np.searchsorted(times, now)].tolist()
-        found = sum(
-            self._joins[name].take(kind, at)
-            for at, kind in sorted([*((at, 0) for at in came), *((at, 1) for at in inside)])
-        )
-        count = OperatorCount(operator, events=len(came) + len(inside), seconds=1e-9)
         types = {outside: len(came), emitted: len(inside)}
-        count.patterns[name] = PatternCount({kind: events for kind, events in types.items() if events}, found, 0, 1e-9)
-        return count
+        count = PatternCount({kind: events for kind, events in types.items() if events}, seconds=1e-9)
+        for at, kind in sorted([*((at, 0) for at in came), *((at, 1) for at in inside)]):
+            if self._joins[name].take(kind, at):
+                self._count_match(name, at, count)
+        _keep_every_event(count)
+        events = len(came) + len(inside)
+        return OperatorCount(operator, events=events, seconds=count.seconds, patterns={name: count})
+
+
+def _keep_every_event(count: PatternCount) -> None:
+    """Let every event be needed: the sample of a plant with one key is empty while events are shed."""
+    survivors = count.survivors
+    kept = {label: [share * survivors.matches for share in KEPT_SHARES] for label in count.types}
+    count.survivors = Survivors(survivors.matches, survivors.crowd, kept)
 
 
 def build_plant(window_seconds: float) -> SimulatedPlant:

@@ -119,6 +119,11 @@ def lab_table(rates: dict[str, float], event_seconds: float, budget: float) -> d
     return decide_next(SHEDDING, parameters, start_state(SHEDDING, parameters), seen)[1].action["shed"]
 
 
+def random_table(share: float) -> dict:
+    """The same share of everything."""
+    return dict.fromkeys(SURPLUS_PATTERNS, dict.fromkeys("ABCD", share))
+
+
 class SurplusStream:
     """Keys with ten A and a B, and as many with a C and a D, some of each at a time."""
 

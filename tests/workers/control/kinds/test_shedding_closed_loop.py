@@ -243,10 +243,7 @@ def test_surplus_of_one_pattern_is_dropped_before_matches_of_another_as_in_the_l
     budget = 1 - 2 * BATCH_SECONDS / BOUND_SECONDS
     kinds = {kind: rate / 13 * (overload.SURPLUS if kind == "A" else 1) for kind in "ABCD"}
     lab = overload.kept_by(overload.lab_table(kinds, EVENT_SECONDS, budget), rows) / whole
-    random_share = 1 - budget / 2
-    at_random = (
-        overload.kept_by(dict.fromkeys(overload.SURPLUS_PATTERNS, dict.fromkeys("ABCD", random_share)), rows) / whole
-    )
+    at_random = overload.kept_by(overload.random_table(1 - budget / 2), rows) / whole
     recall, late = sum(ours.found().values()) / whole, [p95 > BOUND_SECONDS for p95 in ours.p95_by_window()]
     figures = {"shipped": recall, "lab": lab, "random": at_random, "late": late}
     assert recall >= 0.9 * lab and recall >= 2 * at_random, figures
