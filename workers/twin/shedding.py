@@ -1,11 +1,11 @@
 """The shipped run of the scenario `shedding`: the ladder and the table of an overloaded operator.
 
 O2 starts a batch when the one before has ended, with all events that have arrived and the table in force, and a batch
-costs `OVERHEAD_SECONDS` besides its work. All events have one key. The batches of a second are reported as one, with
-that fixed cost. O3 and O4 take no time. A person has set the ladder to auto, since no other loop could help.
+costs `OVERHEAD_SECONDS` besides its work. All events have one key. O3 and O4 take no time. A person has set the ladder
+to auto, since no other loop could help.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,19 +36,19 @@ queues: [telemetry]
 sink: alert
 lateness_seconds: 0
 operators:
-  - name: O2
+  - name: o2
     key: source
     patterns:
-      - {{name: P21, pattern: SEQ(T0; T0; T1), within_seconds: {window}, emits: Q21}}
-      - {{name: P22, pattern: 'AND(T1, T2, T3)', within_seconds: {window}, emits: Q22}}
-  - name: O3
+      - {{name: p21, pattern: SEQ(T0; T0; T1), within_seconds: {window}, emits: Q21}}
+      - {{name: p22, pattern: 'AND(T1, T2, T3)', within_seconds: {window}, emits: Q22}}
+  - name: o3
     key: source
-    patterns: [{{name: P3, pattern: 'AND(Q11, Q21)', within_seconds: {window}, emits: S1}}]
-  - name: O4
+    patterns: [{{name: p3, pattern: 'AND(Q11, Q21)', within_seconds: {window}, emits: S1}}]
+  - name: o4
     key: source
-    patterns: [{{name: P4, pattern: 'AND(Q12, Q22)', within_seconds: {window}, emits: S2}}]
+    patterns: [{{name: p4, pattern: 'AND(Q12, Q22)', within_seconds: {window}, emits: S2}}]
 """
-JOINS = {"P3": ("O3", "Q11", "P21", "Q21"), "P4": ("O4", "Q12", "P22", "Q22")}
+JOINS = {"p3": ("o3", "Q11", "P21", "Q21"), "p4": ("o4", "Q12", "P22", "Q22")}
 
 
 def run(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
@@ -68,28 +68,26 @@ def simulate(stream: Stream, settings: Mapping[str, Any]) -> tuple[Floats, Float
     for second in range(int(stream.seconds)):
         first, last = np.searchsorted(stream.times, (second, second + 1))
         container.insert(float(last - first), plant.clock())
-        before, batches = done, 0
         while done < last and (start := max(free_at, float(stream.times[done]))) < second + 1:
             controls = plant.get_controls(APPLICATION).freeze(began + start)
             end = int(np.searchsorted(stream.times, start, "right"))
-            free_at = start + OVERHEAD_SECONDS + operator.process(done, end, controls.shedder)
+            counts = operator.process(done, end, controls.shedder, began)
+            seconds = OVERHEAD_SECONDS + counts[0].seconds
+            free_at = start + seconds
             left[done:end] = free_at
-            done, batches = end, batches + 1
-        if batches:
-            container.remove(float(done - before))
-            plant.clock.now = min(began + free_at, began + second + 1)
-            application.dispatch(done - before, controls)
-            application.finish_replica_batch(REPLICA, done - before, 1e-6, 1e-6)
-            counts = operator.report(second + 1.0, (began + float(stream.times[before])) * 1e6)
-            work = sum(count.seconds for count in counts)
-            application.finish_batch(OVERHEAD_SECONDS + work, counts, controls=controls)
-            plant.clock.now = began + second
+            plant.clock.now = began + free_at
+            container.remove(float(end - done))
+            application.dispatch(end - done, controls)
+            application.finish_replica_batch(REPLICA, end - done, 1e-6, 1e-6)
+            application.finish_batch(seconds, counts, controls=controls)
+            done = end
+        plant.clock.now = began + second
         twin.pass_time()
     return left, operator.service, {name: np.asarray(times) for name, times in operator.matches.items()}
 
 
 class _Operator:
-    """O2 and the joins, with the counts since the last report."""
+    """O2 and the joins."""
 
     def __init__(self, stream: Stream, window_seconds: float) -> None:
         self._stream, self._window = stream, window_seconds
@@ -102,35 +100,38 @@ class _Operator:
         self.service = np.zeros(len(self._times))
         self.matches: dict[str, list[float]] = {name: [] for name in TAKES}
         self._recent: dict[str, deque[float]] = {name: deque() for name in (*TAKES, *JOINS)}
-        self._counts = {name: PatternCount() for name in TAKES}
-        self._joined = dict.fromkeys(TAKES, 0)
+        self._joined, self._came = dict.fromkeys(TAKES, 0), dict.fromkeys(JOINS, 0)
 
-    def process(self, first: int, last: int, shedder: Shedder) -> float:
-        """Process a batch of events, and return the work on it."""
-        for name, takes in TAKES.items():
-            shares, by_key = shedder.shares.get(name, {}), shedder.find_key_share(name)
-            keeps_key = by_key == 0 or self._rank_key(self._times[first]) >= by_key
-            types, shed, work, chance = (
-                Counter[str](),
-                Counter[str](),
-                self._stream.work[name],
-                self._stream.chance[name],
-            )
-            for event in range(first, last):
-                if (kind := self._types[event]) not in takes:
-                    continue
-                dropped = (shares.get(f"T{kind}", 0.0) - by_key) / max(1e-9, 1 - by_key)
-                if not keeps_key or chance[event] < dropped:
-                    shed[f"T{kind}"] += 1
-                    continue
-                types[f"T{kind}"] += 1
-                self.service[event] += work[event]
-                if self._matchers[name].take(kind, self._times[event]):
-                    self.matches[name].append(self._times[event])
-                    self._count_match(name, self._times[event], self._counts[name])
-            count = PatternCount(types=dict(types), shed=dict(shed))
-            self._counts[name].add(count)
-        return float(self.service[first:last].sum())
+    def process(self, first: int, last: int, shedder: Shedder, began: float) -> tuple[OperatorCount, ...]:
+        """Process a batch of events, and return the counts of all operators. began: when the stream began."""
+        counts = {name: self._match(name, first, last, shedder) for name in TAKES}
+        operator = OperatorCount("o2", early_us=round((began + self._times[first]) * 1e6))
+        for name, count in counts.items():
+            operator.patterns[name.lower()] = count
+            operator.events += sum(count.types.values())
+            operator.seconds += count.seconds
+        return (operator, *(self._join(name, self._times[last - 1]) for name in JOINS))
+
+    def _match(self, name: str, first: int, last: int, shedder: Shedder) -> PatternCount:
+        shares, by_key = shedder.shares.get(name.lower(), {}), shedder.find_key_share(name.lower())
+        keeps_key = by_key == 0 or self._rank_key(self._times[first]) >= by_key
+        work, chance, count = self._stream.work[name], self._stream.chance[name], PatternCount()
+        for event in range(first, last):
+            if (kind := self._types[event]) not in TAKES[name]:
+                continue
+            label, now = f"T{kind}", self._times[event]
+            dropped = (shares.get(label, 0.0) - by_key) / max(1e-9, 1 - by_key)
+            if not keeps_key or chance[event] < dropped:
+                count.shed[label] = count.shed.get(label, 0) + 1
+                continue
+            count.types[label] = count.types.get(label, 0) + 1
+            count.seconds += float(work[event])
+            self.service[event] += work[event]
+            if self._matchers[name].take(kind, now):
+                self.matches[name].append(now)
+                self._count_match(name, now, count)
+        _keep_every_event(count)
+        return count
 
     def _count_match(self, name: str, now: float, count: PatternCount) -> None:
         recent = self._recent[name]
@@ -145,23 +146,13 @@ class _Operator:
         salt = period.salt(int(now * 1e6) // period.lasts_us)
         return float(rank_texts(pa.array(["all"]), salt)[0])
 
-    def report(self, now: float, early_us: float) -> tuple[OperatorCount, ...]:
-        """Return the counts of the operators up to now, and start new ones."""
-        counts = [OperatorCount("O2", early_us=round(early_us))]
-        for name, count in self._counts.items():
-            _keep_every_event(count)
-            count.seconds = shedding.SECONDS[name] * sum(count.types.values())
-            counts[0].patterns[name] = count
-            counts[0].events += sum(count.types.values())
-            counts[0].seconds += count.seconds
-        self._counts = {name: PatternCount() for name in TAKES}
-        return (*counts, *(self._join(name, now) for name in JOINS))
-
     def _join(self, name: str, now: float) -> OperatorCount:
         operator, outside, pattern, emitted = JOINS[name]
-        times, inside = self._stream.outside[outside], self.matches[pattern][self._joined[pattern] :]
+        inside = self.matches[pattern][self._joined[pattern] :]
         self._joined[pattern] += len(inside)
-        came = times[np.searchsorted(times, now - 1.0) : np.searchsorted(times, now)].tolist()
+        times, begin = self._stream.outside[outside], self._came[name]
+        self._came[name] = int(np.searchsorted(times, now, "right"))
+        came = times[begin : self._came[name]].tolist()
         types = {outside: len(came), emitted: len(inside)}
         count = PatternCount({kind: events for kind, events in types.items() if events}, seconds=1e-9)
         for at, kind in sorted([*((at, 0) for at in came), *((at, 1) for at in inside)]):
