@@ -1,8 +1,9 @@
 """The shipped run of the scenario `shedding`: the ladder and the table of an overloaded operator.
 
 O2 starts a batch when the one before has ended, with all events that have arrived and the table in force, and a batch
-costs `OVERHEAD_SECONDS` besides its work. All events have one key. O3 and O4 take no time. A person has set the ladder
-to auto, since no other loop could help.
+costs `OVERHEAD_SECONDS` besides its work. Batches without a pause between them are reported as one, up to `MAX_EVENTS`,
+with that fixed cost. All events have one key. O3 and O4 take no time. A person has set the ladder to auto, since no
+other loop could help.
 """
 
 from collections import deque
@@ -29,7 +30,7 @@ from workers.twin.simulated_plant import SimulatedPlant
 from workers.twin.twin import Twin
 
 QUEUE, NODE, APPLICATION, REPLICA = "telemetry", "n1", "example", "iap1"
-OVERHEAD_SECONDS = 0.003
+OVERHEAD_SECONDS, MAX_EVENTS = 0.003, 50
 DECLARATION = """
 name: example
 queues: [telemetry]
@@ -65,22 +66,28 @@ def simulate(stream: Stream, settings: Mapping[str, Any]) -> tuple[Floats, Float
     twin = Twin(plant, [LADDER.name, LAW.name], {LADDER.name: Loop.Mode.AUTO}, {LAW.name: bound})
     operator = _Operator(stream, settings["window_seconds"])
     left, free_at, done = np.full(len(stream.times), np.inf), 0.0, 0
+    unreported, events = dict[str, OperatorCount](), 0
     for second in range(int(stream.seconds)):
         first, last = np.searchsorted(stream.times, (second, second + 1))
         container.insert(float(last - first), plant.clock())
         while done < last and (start := max(free_at, float(stream.times[done]))) < second + 1:
             controls = plant.get_controls(APPLICATION).freeze(began + start)
             end = int(np.searchsorted(stream.times, start, "right"))
-            counts = operator.process(done, end, controls.shedder, began)
-            seconds = OVERHEAD_SECONDS + counts[0].seconds
-            free_at = start + seconds
+            counts = {count.operator: count for count in operator.process(done, end, controls.shedder, began)}
+            free_at = start + OVERHEAD_SECONDS + counts["o2"].seconds
             left[done:end] = free_at
-            plant.clock.now = began + free_at
-            container.remove(float(end - done))
-            application.dispatch(end - done, controls)
-            application.finish_replica_batch(REPLICA, end - done, 1e-6, 1e-6)
-            application.finish_batch(seconds, counts, controls=controls)
-            done = end
+            for name, count in counts.items():
+                unreported.setdefault(name, OperatorCount(name)).add(count)
+            events, done = events + end - done, end
+            waits = done < len(stream.times) and stream.times[done] <= free_at
+            if not waits or events >= MAX_EVENTS or free_at >= second + 1:
+                plant.clock.now = began + free_at
+                container.remove(float(events))
+                application.dispatch(events, controls)
+                application.finish_replica_batch(REPLICA, events, 1e-6, 1e-6)
+                seconds = OVERHEAD_SECONDS + unreported["o2"].seconds
+                application.finish_batch(seconds, tuple(unreported.values()), controls=controls)
+                unreported, events = {}, 0
         plant.clock.now = began + second
         twin.pass_time()
     return left, operator.service, {name: np.asarray(times) for name, times in operator.matches.items()}
