@@ -205,8 +205,14 @@ class SheddingInputs:
         """Return the model of the time that events spend in an operator."""
         observation, measured = self.observation, self.observation.service_cv2
         variability = self.parameters.service_cv2 if measured is None else measured
-        longest = max((row.seconds for row in observation.patterns), default=0.0)
+        longest = max(map(self._compute_event_seconds, observation.arrivals), default=0.0)
         return WaitingTimeModel(variability, observation.batch_seconds, observation.elsewhere_seconds, longest)
+
+    def _compute_event_seconds(self, operator: str) -> float:
+        """Return the mean time that the operator's patterns take for an event from outside."""
+        rates, patterns = self.observation.arrivals[operator], self.application.get_patterns(operator)
+        work = sum(pattern.seconds * sum(rates.get(symbol, 0.0) for symbol in pattern.symbols) for pattern in patterns)
+        return work / max(sum(rates.values()), 1e-9)
 
     @property
     def sinks(self) -> dict[str, float]:

@@ -23,7 +23,7 @@ If h varies by c² from batch to batch, an event that arrives at random takes
 times applies: 2 covers every c² up to 1, and a c² of 1.5 from u = 0.5 on.
 
 If few events are in a batch, they also wait because their number and their work vary, as in M/M/1 with the mean
-processing time s of an event:
+processing time s of an event in all patterns:
 
     u s / (1 - u)
 

@@ -67,6 +67,7 @@ def _pattern(operator, types, out_per_second):
         "sheddable": True, "matches": 41, "quiet": 2, "seconds": 0.001, "types": types,
         "partnerless_per_second": 0.0, "forgotten_bytes_per_second": 0.0, "out_per_second": out_per_second,
         "shed_events": {}, "shed_per_second": {}, "shed_share": 0.0, "spared": {"types": {}, "out_per_second": 0.0},
+        "surplus": {"matches_per_second": 0.0, "matches_per_window": 0.0, "kept_per_second": {}}, "weight": 1.0,
         "recall": None,
     }  # fmt: skip
 
