@@ -36,7 +36,14 @@ from workers.pipeline.patterns.shedding import (
 from workers.pipeline.tiers.combining import CombinedOffset
 from workers.pipeline.tiers.finished_batch import OperatorCount, PatternCount, add_counts, add_types
 from workers.pipeline.tiers.result_writer import SLICE_GROUPS, WHOLE
-from workers.pipeline.tiers.state import OperatorMemory, StateStore, WrittenState, format_outbox_name, place_limit
+from workers.pipeline.tiers.state import (
+    SAMPLE,
+    OperatorMemory,
+    StateStore,
+    WrittenState,
+    format_outbox_name,
+    place_limit,
+)
 
 MAX_LATE = 100  # maximum number of late events of a unit that are kept for display
 
@@ -219,7 +226,7 @@ class Work:
         self, pattern: Pattern, memory: OperatorMemory, labeled: LabeledRows | None, matches: Matches
     ) -> Survivors:
         """Return the survivors among the matches of sampled keys: while the pattern is shed, of the control keys."""
-        signature, survivors = f"{pattern.signature}~sample", Survivors()
+        signature, survivors = f"{pattern.signature}{SAMPLE}", Survivors()
         sample, shedder = SurplusSample(pattern, memory.get_states(signature)), self.combined.controls.shedder
         if labeled is not None:
             share = 0.0 if shedder.is_shedding(pattern.name) else SAMPLED_ROWS / labeled.rows.num_rows

@@ -208,6 +208,7 @@ class StateStore:
 
 
 _LENGTH = struct.Struct("<I")
+SAMPLE = "~sample"  # end of the signature of a part that no match depends on
 MAX_STATE_BYTES = 128 * 2**20  # of an application: a quarter of what ./run gives the control server
 
 
@@ -268,10 +269,10 @@ class OperatorMemory:
         return written
 
     def _drop_excess_parts(self, parts: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Leave out the largest parts of a group until the rest fits, and count what is left out."""
+        """Leave out the largest parts of a group until the rest fits, samples first, and count what is left out."""
         total = sum(map(len, parts.values()))
         left = dict(parts)
-        for signature in sorted(parts, key=lambda name: -len(parts[name])):
+        for signature in sorted(parts, key=lambda name: (not name.endswith(SAMPLE), -len(parts[name]))):
             if total <= self.max_place_bytes:
                 break
             size = len(left.pop(signature))
