@@ -18,7 +18,7 @@ deviation_seconds      mean distance of the processing time from the required on
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -265,9 +265,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     """Run one law on the stream."""
     stream, who = build_stream(settings, seed, trace), ControlledShedding(law, settings)
     service, matches = pass_through(stream, settings, who)
-    left = compute_departures(stream.times, service)
-    promises = who.promised[int(WARM_UP_SECONDS / settings["interval_seconds"]) :]
-    return summarize(settings, seed, trace, left, service, matches, promises)
+    return summarize(settings, seed, trace, compute_departures(stream.times, service), service, matches, who)
 
 
 def build_stream(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Stream:
@@ -282,11 +280,12 @@ def summarize(
     left: Floats,
     service: Floats,
     matches: Mapping[str, Floats],
-    promises: Sequence[float] = (),
+    who: ControlledShedding | None = None,
 ) -> ScenarioOutcome:
     """Return the metrics of a run, compared with the same stream without shedding.
 
-    left, service: per event, when it leaves O2, and the work on it. matches: by pattern, the times of matches.
+    left, service: per event, when it leaves O2, and the work on it. matches: by pattern, the times of matches. who: the
+    law; None: what it promised and required is not known.
     """
     stream, possible = _build_unshed_stream(tuple(settings.items()), seed, None if trace is None else tuple(trace))
     # An overloaded operator never gets to the rest.
@@ -300,11 +299,8 @@ def summarize(
     by_window = np.asarray(sums[counts > 0] / counts[counts > 0])
     late_windows = by_window > settings["latency_bound_seconds"]
     processing = np.bincount(number[number >= 0], weights=service[number >= 0])[counts > 0] / counts[counts > 0]
-    starts = WARM_UP_SECONDS + VIOLATION_SECONDS * np.flatnonzero(counts > 0)
-    places = np.minimum(starts // settings["interval_seconds"], len(who.required_seconds) - 1).astype(int)
-    required = np.asarray(who.required_seconds)[places]
-    is_counted = (processing > required) | (law != "none")
     seconds = stream.seconds - WARM_UP_SECONDS
+    promises = who.promised[int(WARM_UP_SECONDS / settings["interval_seconds"]) :] if who else []
     known = np.asarray([rate for rate in promises if not math.isnan(rate)])
     promised = float(known.mean()) * seconds if known.size else 0.0
     metrics = {
@@ -314,9 +310,15 @@ def summarize(
         "utilisation": round(float(service[counted].sum()) / seconds, 4),
         "realised_share": round(got / promised, 4) if promised > 0 else None,
         "matches": got,
-        "deviation_seconds": round(float((np.abs(processing - required) * is_counted).mean()), 6),
     }
-    series = {"latency_seconds": by_window, "processing_seconds": processing, "required_seconds": required}
+    series = {"latency_seconds": by_window, "processing_seconds": processing}
+    if who:
+        starts = WARM_UP_SECONDS + VIOLATION_SECONDS * np.flatnonzero(counts > 0)
+        places = np.minimum(starts // settings["interval_seconds"], len(who.required_seconds) - 1).astype(int)
+        required = np.asarray(who.required_seconds)[places]
+        is_counted = (processing > required) | (who.name != "none")
+        metrics["deviation_seconds"] = round(float((np.abs(processing - required) * is_counted).mean()), 6)
+        series["required_seconds"] = required
     return ScenarioOutcome(metrics, series, VIOLATION_SECONDS)
 
 
