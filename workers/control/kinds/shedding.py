@@ -166,9 +166,10 @@ def shed(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     kept keys. Where it counts the events that an expression needs, single events are shed. The smallest share of a
     pattern is that of the keys (`patterns.shedding`), so a protected type, of which nothing is shed, is left out.
     """
-    protected = {name for name, is_protected in entry.parameters["never_shed"].items() if is_protected}
+    declared = {**entry.parameters["never_shed"], **entry.observation.get("protected", {})}
+    protected = {name for name, is_protected in declared.items() if is_protected}
     table = {
-        pattern: {name: share for name, share in types.items() if name.partition("[")[0] not in protected}
+        pattern: {name: share for name, share in types.items() if protected.isdisjoint((name, name.partition("[")[0]))}
         for pattern, types in entry.action["shed"].items()
         if any(share > 0 for share in types.values())
     }
