@@ -42,7 +42,8 @@ KIND = LoopKind(
     proposer=propose,
     targets=list_targets,
     interval_seconds=INTERVAL_SECONDS,
-    defaults=LoopDefaults(guard={"cooldown_seconds": COOLDOWN_SECONDS}),
+    # The lab decides every 15 minutes. The loop decides after a minute, so it can move fewer points at a time.
+    defaults=LoopDefaults(parameters={"minimum_points": 20}, guard={"cooldown_seconds": COOLDOWN_SECONDS}),
     seeded=True,
     display=Display(
         Lanes("Busiest node, % of capacity", "Points moved", "moved", scale=100.0),
