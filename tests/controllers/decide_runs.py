@@ -77,7 +77,14 @@ def concurrency(chance: np.random.Generator, action: Mapping[str, Any] | None) -
     mean = 1 / (min(threads, 8) - 0.4 * max(0, threads - 12)) if threads < 30 else 1.0
     times = (mean * chance.uniform(0.8, 1.2, 130)).tolist()
     seen = {"threads": threads, "interdeparture_seconds": times, "seconds": 90.0}
-    return {**seen, "epoch": 0, "mean_threads": 1.0, "steered": True, "ends_idle": bool(threads % 2)}
+    return {
+        **seen,
+        "epoch": 0,
+        "mean_threads": 1.0,
+        "steered": True,
+        "ends_idle": bool(threads % 2),
+        "waiting": threads == 5,
+    }
 
 
 def queueing(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Document:
