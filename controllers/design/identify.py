@@ -283,5 +283,7 @@ def solve_model(known: Information, a: float, noise: float) -> tuple[float, floa
     first = np.array([a, 1.0])
     squares = np.array([[known.moved, known.both], [known.both, known.pushed]])
     surprise = np.array([known.moved_after, known.pushed_after]) - squares @ first
-    found = first + np.linalg.solve(squares + np.diag(max(noise, 1e-9) ** 2 / np.array(FIRST_VARIANCE)), surprise)
+    # Without noise, changes that are multiples of each other would have no unique solution.
+    variance = max(noise**2, 1e-6 * (known.moved + known.pushed), 1e-18)
+    found = first + np.linalg.solve(squares + np.diag(variance / np.array(FIRST_VARIANCE)), surprise)
     return min(max(float(found[0]), 0.0), 1.0), _clip(float(found[1]), RATIO_BOUNDS)
