@@ -208,7 +208,8 @@ def _calm():
             "control@here": {"role": "control", "slots": 2, "busy": 0, "age_seconds": 0.5},
         },
         "pipeline": {
-            "state": "running", "cores": 8, "age_seconds": 0.8, "batch": 12, "in_per_second": 30.0, "kept_per_second": 20.0,
+            "state": "running", "cores": 8, "age_seconds": 0.8, "batch": 12, "in_per_second": 30.0,
+            "kept_per_second": 20.0,
             "alerts_per_second": 0.0, "batch_seconds": 0.4, "watermark_lag_seconds": 3.0, "waiting_events": 12,
             "patterns": {"load-rises": {"matches": 3, "seconds": 0.001}},
             "rules": [{"name": "discard", "in": 30, "out": 20}], "error": None,
