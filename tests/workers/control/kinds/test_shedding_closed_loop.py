@@ -80,7 +80,7 @@ class Virtual:
         self.board = StatusBoard(*queues, self.application, None, lambda: None, self.clock, lambda: self.now)
         self.board.enter_state("running")
         self.snapshot = sample_snapshot()
-        self.snapshot |= {"loops": {}, "plans": [], "deeds": []}
+        self.snapshot |= {"loops": {}, "plans": [], "deeds": [], "producers": {}}  # nobody can be asked to wait
         self.ticked = 0
 
     def clock(self) -> float:
