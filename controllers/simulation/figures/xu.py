@@ -37,7 +37,7 @@ FIGURES = (
         paper=XU,
         number="Figure 8",
         title="Delay of two replicas with a CPU hog on one of them",
-        finding="Round robin lets the delay grow without limit. "
+        finding="Round robin makes the delay large. "
         "With the load-balancing controller, there is almost no change in the delay.",
         scenario="balance",
         laws=("lqr", "round-robin", "shortest-queue"),
