@@ -61,7 +61,8 @@ def test_what_is_measured_of_an_operator_has_the_shapes_of_the_table(call):
         "getoperatorlatencyvariance": by_task(0.0), "getoutputcount": 4.0, "getoperatoroutputcount": by_task(2),
         "getoperatoroutputcountvariance": by_task(0.0), "getexecutioncount": 40.0,
         "getoperatorexecutioncount": by_task(20), "getoperatorexecutioncountvariance": by_task(0.0),
-        "getinputcount": 40.0, "getoperatorinputcount": by_task(20.0),
+        # Of a window at the rate of the second batch, the only one whose arrivals are known to take 1 s.
+        "getinputcount": 200.0, "getoperatorinputcount": by_task(100.0),
         "getoperatorinputcountvariance": by_task(0.0),
     }  # fmt: skip
     for operation, answer in measured.items():
