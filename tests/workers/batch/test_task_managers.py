@@ -374,7 +374,7 @@ def test_a_run_is_refused_by_the_field_and_nothing_is_kept_of_it(bench):
 
 
 def test_shipped_tasks_are_made_once_and_an_operators_change_stays(bench):
-    assert task_definitions.ensure_tasks() == Task.objects.count() == 10
+    assert task_definitions.ensure_tasks() == Task.objects.count() == 9
     spill = Task.objects.get(name="metric_spill")
     assert (spill.periodic.interval.every, spill.periodic.task) == (600, task_definitions.START)
     assert Task.objects.get(name="stream_statistics").periodic.crontab.hour == "1"
