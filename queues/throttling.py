@@ -1,7 +1,7 @@
 """Throttling of a queue: its producers wait while a key on the control server exists.
 
-The remedy ladder sets `weir:throttle:{queue}` for a share of each of its intervals; the key expires by itself. No
-producer drops an event for it: the HTTP API answers 429 with Retry-After, the Python client waits or raises
+The remedy ladder sets `weir:throttle:{queue}` for a share of each of its intervals, and the key expires. Producers
+drop no event because of throttling: the HTTP API answers 429 with Retry-After, the Python client waits or raises
 `QueueThrottled`, and the telemetry of hosts takes no samples. Only complex events of pipelines are admitted at any
 time, because they result from events that were admitted.
 """
@@ -27,7 +27,7 @@ def throttle(control: redis.Redis, queue: str, seconds: float) -> None:
 
 
 def load_left_seconds(control: redis.Redis, queue: str) -> float:
-    """Return for how long the queue's producers have to wait; 0 if it is not throttled."""
+    """Return the time that the queue's producers still have to wait; 0 if it is not throttled."""
     return read_left_seconds([queue], [control.pttl(keys.THROTTLE.build(queue))]).get(queue, 0.0)
 
 

@@ -1,8 +1,8 @@
-"""The laws on a real plant: the disturbance of each paper on real processes, each law beside its baseline.
+"""Bench of the laws on a real plant: apply each paper's disturbance, and compare each law with its baseline.
 
-A plant (./run) is started once. The disturbances follow one after the other; each runs with the loops as they ship (in
-auto) and with its baseline, on the same processes. `--seconds` is the length of each part, at least
-`MIN_SECONDS`. A disturbance that fails, or for which no time is left, has no figures; `failed` says why.
+The bench starts a plant (./run) once, and applies the disturbances one after the other. Each disturbance runs with the
+loops as they ship (in auto) and with its baseline, on the same processes. `--seconds` is the length of each part, at
+least `MIN_SECONDS`. A disturbance that fails, or for which no time is left, has no figures; `failed` has the reason.
 
     burst         worker rate: one sine of arrivals; the manager of Houtman's thesis
     bottleneck    concurrency: a handler that waits, then one that computes; a fixed pool (Tang)
@@ -22,7 +22,7 @@ from bench.laws.on_plant.metrics import Comparison, summarize
 from bench.laws.on_plant.on_jobs import measure_bottleneck, measure_burst, measure_lost_node
 from bench.laws.on_plant.on_pipeline import measure_hog, measure_ramp, measure_surplus
 
-MIN_SECONDS, MAX_SECONDS = 40.0, 1_500.0  # of a part, and of the whole
+MIN_SECONDS, MAX_SECONDS = 40.0, 1_500.0  # of one part; of the whole bench
 Disturbance = Callable[[DisturbedPlant, float], list[Comparison]]
 DISTURBANCES: Mapping[str, Disturbance] = {
     "burst": measure_burst,
@@ -47,7 +47,7 @@ def apply(
     seconds: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
-    """Apply the disturbances in order; a failure stops no other. After MAX_SECONDS, no other one starts."""
+    """Apply the disturbances in order, also after a failure. Start none after MAX_SECONDS."""
     comparisons: list[Comparison] = []
     failed: dict[str, str] = {}
     deadline = clock() + max(MAX_SECONDS, 2 * len(disturbances) * seconds)

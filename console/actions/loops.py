@@ -286,11 +286,11 @@ def approve_mode_proposal(actor: Actor, loop: Loop, hash: str, *, reason: str, n
     require_permission(actor, "loop.mode", list_scope_queues(Scope(loop)))
     proposal = _open_mode_proposal(loop)
     if hash != proposal.hash:
-        raise BadInput("hash", "does not match this proposal; open the loop's page again and approve what it shows.")
+        raise BadInput("hash", "does not match the proposal; reload the loop's page and approve the proposal shown.")
     effect = convert(AdviceEffect, proposal.figures)
     row = Loop.objects.select_for_update().get(pk=loop.pk)
     if row.mode != Loop.Mode.ADVISE or advice.compute_hash(row, effect) != proposal.hash:
-        raise BadInput("proposal", "is out of date: the loop's settings have changed since. Wait for the next one.")
+        raise BadInput("proposal", "is out of date: the loop's settings have changed. Wait for the next proposal.")
     set_mode(actor, row, Loop.Mode.AUTO, reason=reason, now=now)
     if advice.is_bounded(row):
         guard = {**row.guard, "minimum": float(effect.least), "maximum": float(effect.most)}
@@ -314,7 +314,7 @@ def _open_mode_proposal(loop: Loop) -> ModeProposal:
     """Return the open proposal, locked until the transaction ends."""
     proposal = ModeProposal.objects.select_for_update().filter(loop=loop, state=ModeProposal.State.PROPOSED).first()
     if proposal is None:
-        raise BadInput("proposal", f"does not exist: nothing is proposed for {loop.name} now.")
+        raise BadInput("proposal", f"does not exist: {loop.name} has no open proposal.")
     return proposal
 
 

@@ -130,10 +130,10 @@ def describe_advice(effect: AdviceEffect) -> list[str]:
         level = get_level_name(effect.most)
         return [
             f"{measured}, the ladder would have enabled remedies for {effect.advised_unit_hours:.2g} h, up to {level}.",
-            "Its figures do not show the events that would have been kept or shed.",
+            "This estimate does not include the events that would have been kept or shed.",
         ]
     saved = effect.unit_hours - effect.advised_unit_hours
-    cost = "" if effect.saved_cost is None else f" ({abs(effect.saved_cost):.2f} in money)"
+    cost = "" if effect.saved_cost is None else f" (cost: {abs(effect.saved_cost):.2f})"
     values = f"{effect.least}" if effect.least == effect.most else f"{effect.least} to {effect.most}"
     sentences = [
         f"The loop would use {values} {effect.unit}s.",
@@ -143,7 +143,7 @@ def describe_advice(effect: AdviceEffect) -> list[str]:
     ]
     was, advised = effect.waiting_event_seconds, effect.advised_waiting_event_seconds
     if was is None or advised is None or not effect.events:
-        return [*sentences, "Its effect on waiting is not known: this loop does not measure it."]
+        return [*sentences, "The effect on waiting is unknown, because this loop does not measure it."]
     one, other = _format_seconds(was / effect.events), _format_seconds(advised / effect.events)
     return [*sentences, f"Mean waiting time: {one} measured, {other} estimated with the advice."]
 

@@ -64,9 +64,9 @@ EFFECT_SECONDS = 30.0
 # Where pools start alike, a pool starts with at most this multiple of its size and at least this fraction of
 # it, because it may be alone with its bottleneck.
 MAX_TIMES_OWN = 3.0
-# Share of the time for which the mix of work has to be another.
+# Share of the processing time that must have moved to other kinds of work.
 MIX_CHANGE = 0.3
-# Share of the throughput that a step up has to lose before a pool is reduced while work waits.
+# While work waits, a pool is reduced only if a step up has lost at least this share of the throughput.
 OVERLOAD = 0.1
 
 
@@ -237,7 +237,7 @@ class _Look:
         return busy_seconds if seen.elapsed_seconds is None else seen.elapsed_seconds
 
     def _is_overdue(self, memory: Memory) -> bool:
-        """Return whether another size than the usual one was measured for too long."""
+        """Return whether the test of another size has taken too long."""
         limit = self.parameters.probe_seconds
         return 0 < limit <= memory.sample.elapsed_seconds and memory.threads != memory.usual_threads
 
@@ -360,7 +360,7 @@ class _Look:
         return after, Decision(None, format_no_action(cause, remarks=[step]), self._build_terms(after, now))
 
     def _needs_more(self, memory: Memory) -> bool:
-        """Return whether the pool may need more threads for another mix of work than it was sized for."""
+        """Return whether the pool may need more threads, because the mix of work has changed since it was sized."""
         if not self.seen.waiting or not self.seen.steered or memory.followed:
             return False
         before, now = memory.mix, self.seen.mix
@@ -409,7 +409,7 @@ class _Look:
             reason = format_no_action(collected, remarks=[remark])
         else:
             limit = self.parameters.probe_seconds
-            left = [f"undone after {limit - memory.sample.elapsed_seconds:,.0f} s more"] if limit else []
+            left = [f"undone in {limit - memory.sample.elapsed_seconds:,.0f} s"] if limit else []
             probe = f"testing {format_count(memory.threads, 'thread')} instead of {usual}"
             reason = format_no_action(probe, collected, *left, remarks=[remark])
         return memory, Decision(None, reason, self._build_terms(memory, now, needed), "samples")
@@ -432,7 +432,7 @@ class _Look:
         return after, self._act(after, "steady", _set(usual, cause, before=tried), "samples", now)
 
     def _explore_upward(self, memory: Memory) -> tuple[Memory, Decision]:
-        """Test more threads at once: the usual size does as much of another mix of work, so it need not be measured."""
+        """Test more threads at once, without measuring the usual size, whose throughput the mix does not change."""
         rest = memory.exploration
         is_known = isinstance(rest, CurveSearch) and rest.steady_per_second > 0 and not self._may_share_bottleneck
         cause = "the mix of work has changed and work waits, so more threads are tested"

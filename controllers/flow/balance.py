@@ -21,14 +21,14 @@ Xu's Figure 9 shows a regulator for the wrong delay, which oscillates. Parameter
 loop is stable with every delay up to `MAX_DELAY` decisions. With adaptive `tuning`, a and b are identified from the
 changes of differences and shares (`controllers.design.identify`), and the gains scale with 1/b.
 
-A correction begins when the slowest and the fastest replica differ by more than chance explains, and continues until
+A correction begins when the slowest and the fastest replica differ by more than random variation, and continues until
 little of the difference is left. Without errors of measurement (`error_seconds`), every difference counts.
 
 The load has to be sufficient, where it is known. With few events the response time is that of the batch itself, and a
 share that followed it would drift to its limit. So below `least_events_per_second`, and while no replica is busy for
 `least_utilisation` of the time, the shares return to equal, by half of the distance at each decision, and differences
 start again. The same applies to a replica that reports nothing because its share is so small (`starved`), and where
-shares cannot matter: the identified effect of a whole share is below `resolution_seconds`, or all replicas run on the
+shares have no effect: the identified effect of a whole share is below `resolution_seconds`, or all replicas run on the
 same cores and none differs from the others. With enough load, shares stay unchanged while the response times are not
 comparable (`incomparable`); a return that has started continues.
 """
@@ -65,7 +65,7 @@ class BalanceParameters(msgspec.Struct, frozen=True, kw_only=True):
         float | None,
         value(
             "s per share of all",
-            "Model: effect of the whole load. Default: that on replicas that are overloaded, 0.6 intervals for each.",
+            "Model: effect of the whole load. Default: the effect on overloaded replicas, 0.6 intervals per replica.",
             1e-9,
             1e9,
         ),
@@ -104,7 +104,7 @@ class BalanceParameters(msgspec.Struct, frozen=True, kw_only=True):
         value("choice", "fixed: use the given model. adaptive: identify a and b, starting from the model."),
     ] = "adaptive"
     forgetting: Annotated[
-        float, value("factor", "adaptive: factor by which the weight of a decision falls.", 0.5, 1.0)
+        float, value("factor", "adaptive: factor that reduces the weight of past decisions.", 0.5, 1.0)
     ] = 0.97
     least_events_per_second: Annotated[
         float,
@@ -164,7 +164,7 @@ class BalanceObservation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BalanceState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the next change starts from. Lists are newest first."""
+    """The values that the next change starts from. Lists are newest first."""
 
     differences: Annotated[
         dict[str, Annotated[float, value("s", "Difference of a replica.", -1e9, 1e9)]],
@@ -181,7 +181,7 @@ class BalanceState(msgspec.Struct, frozen=True, kw_only=True):
         value("share of all", "Shares in force before the last decisions."),
     ] = {}
     information: Annotated[
-        Information | None, value("model", "What the changes say about a and b; null: nothing.", or_null=True)
+        Information | None, value("model", "Information about a and b from past changes; null: none.", or_null=True)
     ] = None
 
 
@@ -457,7 +457,7 @@ def _record(
     known = state.differences
     state = replace(
         state,
-        # A new replica has no past: its present difference counts as lasting.
+        # A new replica has no past, so its current difference is used for past decisions, too.
         differences={name: known.get(name, now) for name, now in zip(names, differences.tolist(), strict=True)},
         past_differences={
             name: (now, *state.past_differences.get(name, ()))[:PAST_DIFFERENCES]
@@ -493,7 +493,7 @@ def _list_moves(state: BalanceState, names: Sequence[str]) -> list[Floats]:
 
 
 def _compute_noise(parameters: BalanceParameters, observation: BalanceObservation) -> float:
-    """Return how much a difference varies by chance, in s."""
+    """Return the random variation of a difference, in s."""
     error = observation.error_seconds
     return parameters.resolution_seconds if error is None else max(error, MIN_NOISE * parameters.resolution_seconds)
 
@@ -550,7 +550,7 @@ def _get_cached_gains(
 
 
 def _explain_chance(state: BalanceState, observation: BalanceObservation, response: Floats) -> str | None:
-    """Return that the slowest and the fastest replica differ by no more than chance explains, or None."""
+    """Return a reason if the slowest and the fastest replica differ only by random variation, else None."""
     if observation.error_seconds is None:
         return None
     limit = max(CHANCE_SHARE * float(response.mean()), CHANCE_ERRORS * observation.error_seconds)
@@ -568,7 +568,7 @@ def _explain_return(
     if state.returning and (observation.incomparable or chance):
         return observation.incomparable or chance
     if observation.same_cores and chance:
-        return "all replicas run on the same cores and none differs from the others, so shares cannot matter"
+        return "all replicas run on the same cores and none differs from the others, so shares have no effect"
     a, ratio = _identify(parameters, state, observation)
     whole = (
         ratio
@@ -579,7 +579,7 @@ def _explain_return(
     least = IDENTIFIED * _compute_noise(parameters, observation) ** 2
     is_identified = state.information is not None and state.information.pushed > least
     if is_identified and whole < parameters.resolution_seconds:
-        return f"a whole share changes a response time by {whole:.2g} s only, so shares cannot matter"
+        return f"a whole share changes a response time by {whole:.2g} s only, so shares have no effect"
     return None
 
 

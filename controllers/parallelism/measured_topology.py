@@ -57,7 +57,9 @@ OPERATOR_MEASURES = (
     Parameter("failed", "events", "For a source: events whose processing failed in the window.", None, 0, 1e18),
     Parameter("acked", "events", "For a source: events that were fully processed in the window.", None, 0, 1e18),
     Parameter("waiting", "events", "Events waiting for the operator; null: not counted.", None, 0, 1e18),
-    Parameter("batch_overhead_seconds", "s", "Time of a batch besides its events; null: no batches.", None, 0, 1e6),
+    Parameter(
+        "batch_overhead_seconds", "s", "Fixed time of a batch, without its events; null: no batches.", None, 0, 1e6
+    ),
 )
 LINK_MEASURES = (
     Parameter("latency_seconds", "s", "Time from sending to receiving.", None, 0, 1e12),

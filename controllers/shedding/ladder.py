@@ -315,7 +315,7 @@ def _climb(
     if rung == state.rung:
         settled = state.decisions >= parameters.settling_decisions
         if why is None and (settled or (rung == THROTTLE and observation.is_throttled)):
-            # The level is effective: its effect is measured anew from here.
+            # The level is effective. The next check measures its effect from here.
             state = replace(state, decisions=0, unmet=unmet)
         limited_by, *causes = _explain_kept_level(parameters, state, why, cap, observation)
         if rung < THROTTLE:
@@ -346,9 +346,9 @@ def _leave_unavailable_level(
         cause = observation.unavailable[LEVELS[state.rung - 1]]
         return _release_to(observation.find_level_below(state.rung), state, cause, observation)
     if observation.list_offered(cap) and observation.unmet:
-        cause = f"only {_describe_unmet_wait(parameters, state)}"
+        cause = _describe_unmet_wait(parameters, state)
     else:
-        cause = "no level that this queue may reach can help now"
+        cause = "none of the levels allowed for this queue can help now"
     return state, Decision(None, format_no_action(cause), {"rung": 0})
 
 

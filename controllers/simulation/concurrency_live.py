@@ -136,7 +136,7 @@ class Baseline:
 
 
 class Hand(Protocol):
-    """What sizes a pool. rests: the time and the size at the start of each steady state."""
+    """The controller of a pool's size. rests: the time and the size at the start of each steady state."""
 
     rests: list[tuple[float, int]]
 
@@ -214,7 +214,7 @@ def simulate(
     hands: Sequence[Hand],
     end_tick: Callable[[], object] = lambda: None,
 ) -> ScenarioOutcome:
-    """Run the engines with these hands; `end_tick` is called once all of them have been checked."""
+    """Run the engines with these controllers. `end_tick` is called after all of them have been checked."""
     engine, bottleneck, station = plant.engine, plant.bottleneck, plant.engine.shared[-1]
     capacity = bottleneck.servers / bottleneck.service_seconds * TICK_SECONDS
     threads, utilisation, steady, shares = (list[float]() for _ in range(4))

@@ -1,6 +1,6 @@
 """Operators, second by second: a chain (parse → filter → analyse → sink), or the tree of Stutz (9.4).
 
-In the tree, an operator passes all of its events to each of its successors, and an event has left when all have it.
+In the tree, an operator passes all of its events to each successor. An event has left when all successors have it.
 The flow is a fluid: an operator passes at most  tasks / service  events/s, and the rest waits. In addition, an event
 waits at each operator according to Kingman's formula (`controllers.parallelism.task_allocation`) and is served.
 Events leave in the order of their arrival, so an event that leaves the sink at t arrived when the total arrivals
@@ -83,7 +83,7 @@ CHAIN = OperatorTree(
         Kind("sink", 0.0005, 0.0, "analyse"),
     )
 )
-# The thesis names the operators, not their times.
+# The thesis names the operators, but not their processing times.
 STUTZ = OperatorTree(
     (
         Kind("parse", 0.0010, 0.8),

@@ -202,7 +202,7 @@ def generate_rates(plant: Allocation, settings: Mapping[str, Any], seed: int, tr
 
 @dataclass
 class PlantTally:
-    """What happened: by minute, the load of each node, the containers, and the nodes in use; and the moves."""
+    """The record of a run: the load of each node, the containers, and the nodes in use by minute, and all moves."""
 
     loads: Floats
     containers: Floats

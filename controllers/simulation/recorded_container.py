@@ -1,6 +1,6 @@
 """The recorded arrivals of one container, processed again by its worker law or by a baseline.
 
-The plant is that of the lab's scenario `manager`: it responds to the decisions, so this is closed-loop. An event waits
+The plant is that of the lab's scenario `manager`. It responds to the decisions, so the loop is closed. An event waits
 too long after more than max_wait_seconds and two evaluations, one to see the event and one until its worker runs. Runs
 include those for the events left at the end. Shape: one count of events per second.
 """

@@ -63,7 +63,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
             if any(move.queue == 0 and move.source == 0 for move in balance):
                 hits += 1
                 break
-        if law not in THESIS_SHARES:  # It is not random.
+        if law not in THESIS_SHARES:  # The law is not random.
             hits *= int(settings["trials"])
             break
     return ScenarioOutcome({"chance": hits / int(settings["trials"])}, {}, 1.0)

@@ -121,8 +121,8 @@ FLUSH_BLOCKS = 32
 FLUSH_BYTES = 2**20
 CHUNK_BLOCKS = 16
 REFRESH_SECONDS = 1.0
-# While a queue is throttled, and for some intervals of its ladder afterwards, the client looks more often: a look that
-# is late by a second would miss most of a short throttling.
+# While a queue is throttled, and for some intervals of its ladder afterwards, the client checks the throttling more
+# often. A check that is a second late would miss most of a short throttling.
 THROTTLE_CHECK_SECONDS, THROTTLE_WATCH_SECONDS = 0.2, 15.0
 WhenThrottled = Literal["wait", "raise", "ignore"]
 TIMEOUT_SECONDS = 0.5
@@ -152,7 +152,7 @@ class Client:
     Close it, or use it as a context. `clock` gives the time of events without one; `monotonic` paces back-off and
     refreshing. Each node is waited for at most `timeout_seconds` (TIMEOUT_SECONDS by default), so a frozen node costs a
     publisher that time once. `when_throttled`: what `publish` does while its queue is throttled. `throttled_seconds`
-    sums up how long callers have waited for that reason.
+    is the total time that callers have waited because of throttling.
     """
 
     def __init__(
@@ -264,14 +264,14 @@ class Client:
         return spec
 
     def compute_throttled_seconds(self, queue: str) -> float:
-        """Return for how long the queue is still throttled, as far as is known; 0 if it is not."""
+        """Return the remaining time of the queue's throttling, as of the last check; 0 if it is not throttled."""
         with self._lock:
             self._watch_queue(queue)
             self.get_topology()
             return max(0.0, self._throttled_until.get(queue, 0.0) - self._monotonic())
 
     def wait_while_throttled(self, queue: str) -> None:
-        """Wait until the queue is no longer throttled, unless this client does not wait."""
+        """Wait until the queue is no longer throttled, if this client is set to wait."""
         while self._when_throttled == "wait" and (left := self.compute_throttled_seconds(queue)):
             began = self._monotonic()
             self._sleep(min(left, THROTTLE_CHECK_SECONDS))
@@ -357,7 +357,7 @@ class Client:
             return known[1]
 
     def _watch_queue(self, queue: str) -> None:
-        """Read the pause and the throttling of a queue from now on."""
+        """Include the pause and the throttling of a queue in all further reads."""
         if queue not in self._published_to:
             self._published_to += (queue,)
             self._refresh()

@@ -242,7 +242,7 @@ def takes_processes(client: Client) -> bool:
 
 
 def is_throttled(client: Client, queue: str) -> bool:
-    """Return True if the queue is throttled, as far as is known."""
+    """Return True if the queue is throttled, as of the last check."""
     try:
         return client.compute_throttled_seconds(queue) > 0
     except WeirError:

@@ -1,4 +1,4 @@
-"""The value of advice that nobody followed: a first report after an hour, and a proposal to act after a day.
+"""The value of advice that was not followed: a first report after an hour, and a proposal to act after a day.
 
 The first report is about a loop at an attached plant. A proposal is about any loop that advises: if its advice of a
 day would have saved hours of workers, tasks, or nodes without more waiting, or would have reduced the waiting, Weir
@@ -31,7 +31,8 @@ MIN_SECONDS = 600.0  # of the hour of a first report
 MIN_DAY_SECONDS = 20 * 3_600.0
 # A tick's values apply until the next tick, unless a tick was missed.
 MAX_INTERVALS = 3.0
-# The effect for which a person is asked: hours saved while the waiting stays within this, or waiting reduced.
+# Weir proposes a change if it saves this share of the hours within this factor of the waiting, or reduces the waiting
+# to this factor.
 MIN_SAVED_SHARE, MAX_MORE_WAITING, MIN_LESS_WAITING = 0.02, 1.02, 0.9
 
 
@@ -161,7 +162,7 @@ def measure_advice(loop: Loop, since: datetime, until: datetime) -> AdviceEffect
 def is_worth_acting(effect: AdviceEffect) -> bool:
     """Return whether the advice would have saved hours without more waiting, or reduced the waiting."""
     if effect.unit == "level":
-        return effect.advised_unit_hours > 0  # only a person can weigh what the levels cost
+        return effect.advised_unit_hours > 0  # only a person can judge the cost of the levels
     was, advised = effect.waiting_event_seconds, effect.advised_waiting_event_seconds
     saves = effect.unit_hours - effect.advised_unit_hours >= MIN_SAVED_SHARE * effect.unit_hours > 0
     if was is None or advised is None:

@@ -172,7 +172,7 @@ def _list_resting_loops(seen: Circumstances) -> set[int]:
 
 
 def is_resting(loop: Loop, snapshot: Snapshot, now: datetime) -> bool:
-    """Return whether a loop without overrides would record again that there is nothing to do."""
+    """Return whether a loop without overrides would only repeat its last uneventful decision."""
     decided_at = loop.decided_at
     if not loop.at_rest or decided_at is None or loop.mode != (loop.state or {}).get("mode"):
         return False
@@ -189,7 +189,7 @@ def _compute_rest_period(pk: int, at: datetime) -> float:
 
 
 def is_due(ticked_at: datetime | None, interval_seconds: float, now: datetime) -> bool:
-    """Return whether a loop that last ticked then is due.
+    """Return whether a loop is due that last ticked at `ticked_at`.
 
     The absolute difference is compared: a clock set back by an hour must not stop the loop for an hour.
     """

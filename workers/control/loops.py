@@ -1,4 +1,4 @@
-"""Loops beside their ticks: which exist, their schedule, and their desired values."""
+"""The loops apart from their ticks: which loops exist, their schedule, and their desired values."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -136,8 +136,8 @@ def evaluate_loop(
 ) -> EvaluatedTick:
     """Return the loop's decision on this snapshot with these overrides in force, and what the loop remembers then.
 
-    This is all that decides: the twin calls it, too (`workers.twin`). recalls: whether proposals may have been declined
-    (`LoopKind.recall`), which only the database knows.
+    The twin (`workers.twin`) calls this function, too. recalls: whether to ask the database for declined proposals
+    (`LoopKind.recall`).
     """
     law, kind = catalog.get_law(loop.law), get_kind(loop.law)
     setting = resolve_setting(loop, in_force, snapshot, now)

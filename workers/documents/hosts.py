@@ -18,7 +18,7 @@ class PoolWork(StoredDocument, frozen=True, kw_only=True):
     full_seconds: Annotated[Seconds | None, describe("Total time during which all slots were busy, s.")] = None
     per_second: PerSecond | None = None
     mix: Annotated[
-        dict[str, Share], describe("Share of the processing time by kind of work: by queue, or by name of a task.")
+        dict[str, Share], describe("Share of the processing time by kind of work (queue or task name).")
     ] = {}
 
 

@@ -37,13 +37,13 @@ class AdviceEffect(StoredDocument, frozen=True, kw_only=True):
     measured_seconds: Seconds
     unit_hours: float
     advised_unit_hours: float
-    least: Annotated[int, describe("Minimum number of units that was advised.")]
-    most: Annotated[int, describe("Maximum number of units that was advised.")]
+    least: Annotated[int, describe("Minimum advised number of units.")]
+    most: Annotated[int, describe("Maximum advised number of units.")]
     changes: Annotated[int, describe("Number of advised changes.")]
     events: Annotated[float, describe("Number of events that arrived at an operator.")] = 0.0
     waiting_event_seconds: Annotated[float | None, describe("null: not measured.")] = None
     advised_waiting_event_seconds: float | None = None
-    saved_cost: Annotated[float | None, describe("At the plant's price of an hour; null: no price.")] = None
+    saved_cost: Annotated[float | None, describe("Saved cost at the plant's hourly price; null: no price.")] = None
 
 
 class LoopStatus(StoredDocument, frozen=True, kw_only=True):

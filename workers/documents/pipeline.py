@@ -58,13 +58,15 @@ KEPT_SHARES = (0.5, 0.25, 0.125, 0.0625)
 
 
 class SurplusEstimate(StoredDocument, frozen=True, kw_only=True):
-    """How many matches stay if fewer events of a type are kept, measured in a sample of the keys."""
+    """Matches that remain if fewer events of a type are kept, measured in a sample of the keys."""
 
     matches_per_second: Annotated[PerSecond, describe("Matches of the sample.")] = 0.0
-    matches_per_window: Annotated[float, describe("Mean number of matches of their keys in their windows.")] = 0.0
+    matches_per_window: Annotated[
+        float, describe("Mean number of matches of the same key in the window of a match.")
+    ] = 0.0
     kept_per_second: Annotated[
         dict[str, list[PerSecond]],
-        describe("Those that stay if 1/2, 1/4, 1/8, and 1/16 of the events of the type are kept."),
+        describe("Matches that remain if 1/2, 1/4, 1/8, and 1/16 of the events of the type are kept."),
     ] = {}
 
 

@@ -1,7 +1,7 @@
 """The prices of the plant: one list that guards, costs, and reports read.
 
-A price is money per unit; None is a price that is not set, and a cost that needs it is then unknown, never 0. Two of
-the prices may differ by name: that of a lost event by its type, and that of a bad second by the service level.
+A price is money per unit. None is a price that is not set: a cost that needs it is then unknown, never 0. The price of
+a lost event can differ by event type, and the price of a bad second by service level.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,9 +15,9 @@ PREFIX = "price."
 CURRENCY = "Use one currency for all prices. Without a price, Weir computes no cost."
 MAX_PRICE = 1e9
 _BY_NAME = {
-    "lost_event": "Price of a lost event by type, where it differs from that of all types: orders=2, clicks=0.001.",
+    "lost_event": "Price of a lost event by type, if it differs from the general price: orders=2, clicks=0.001.",
     "delay_second": (
-        "Price of a bad second by service level, where it differs from that of all: Checkout=0.5, Reports=0."
+        "Price of a bad second by service level, if it differs from the general price: Checkout=0.5, Reports=0."
     ),
 }
 DECLARED = (
@@ -35,7 +35,7 @@ DECLARED = (
         Parameter(
             f"{PREFIX}{name}_of",
             "money",
-            f"{text} Names that are not listed have the price of all.",
+            f"{text} The general price applies to all other names.",
             {},
             maximum=MAX_PRICE,
             kind="map",
@@ -60,7 +60,7 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def of_a_loop(self) -> float | None:
-        """Return the prices for the cost of a loop, or None when a required price is missing."""
+        """Return 0, or None if a price that the cost of a loop needs is missing."""
         return None if None in (self.worker_hour, self.delay_second) else 0.0
 
     def compute_lost_event_price(self, counts: Mapping[str, float]) -> float | None:

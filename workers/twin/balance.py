@@ -41,7 +41,7 @@ def run(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Scenari
     if settings["delay"]:
         raise BadInput("--set delay", "must be 0 with --shipped; the loop has the delay of a plant")
     if settings["replicas"] > MAX_REPLICAS:
-        raise BadInput("--set replicas", f"must be at most {MAX_REPLICAS} with --shipped, as of an application")
+        raise BadInput("--set replicas", f"must be at most {MAX_REPLICAS} with --shipped, the limit of an application")
     events = balance.generate_arrivals(settings, seed, trace)
     responses, received = simulate(events, balance.generate_capacities(settings, seed))
     calm, _ = simulate(events, balance.generate_capacities({**settings, "hog": 0.0}, seed))

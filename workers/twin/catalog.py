@@ -58,7 +58,9 @@ def add_shipped_run(scenario: Scenario) -> Scenario:
     runs = find_shipped_runs()
     if scenario.name not in runs:
         known = ", ".join(runs)
-        raise BadInput("--shipped", f"is not available for the scenario {scenario.name} yet; it is for {known}")
+        raise BadInput(
+            "--shipped", f"is not available for the scenario {scenario.name} yet. Available scenarios: {known}"
+        )
     shipped = runs[scenario.name]
 
     def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:

@@ -16,9 +16,9 @@ def run(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Scenari
     if trace is not None:
         raise BadInput("--trace", "is not supported: this scenario always runs at full load")
     if settings["drift"]:
-        raise BadInput("--set drift", "must be 0 with --shipped: no worker host is without engines")
+        raise BadInput("--set drift", "must be 0 with --shipped: a worker host always has engines")
     if settings["servers"] > 1 and not settings["together"]:
-        raise BadInput("--set together", "must be 1 with --shipped: hosts read of each other's explorations")
+        raise BadInput("--set together", "must be 1 with --shipped: hosts always know of each other's explorations")
     engines = concurrency_live.build_engines(settings, seed)
     hosts = {f"jobs@{number}": concurrency_live.get_start(settings) for number in range(len(engines.engine.pools))}
     twin = build_twin(hosts, {})

@@ -47,7 +47,7 @@ FORECAST_WINDOWS = 20
 def run(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run the loop with the limits of the scenario and the pause of a change. Raise `BadInput` for another topology."""
     if settings["topology"] != TOPOLOGY:
-        raise BadInput("--set topology", f"must be {TOPOLOGY} with --shipped, whose application is a chain")
+        raise BadInput("--set topology", f"must be {TOPOLOGY} with --shipped: its application is a chain")
     fresh = elasticity.generate_new_arrivals(settings, seed, trace)
     day_seconds = elasticity.DAY_SECONDS / settings["compression"]
     course = elasticity.Course(settings, fresh, day_seconds, seed)

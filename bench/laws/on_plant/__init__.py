@@ -1,1 +1,1 @@
-"""Laws on a real plant: the disturbance of each paper, and the paper's metric beside its baseline."""
+"""Laws on a real plant: the disturbance and the metric of each paper, compared with a baseline."""

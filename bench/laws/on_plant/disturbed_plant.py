@@ -1,4 +1,4 @@
-"""A plant for disturbances: its loops in a mode, its samples, and streams of events."""
+"""A plant to disturb: set the modes and values of its loops, publish events, and sample snapshots."""
 
 import threading
 import time
@@ -21,7 +21,7 @@ Rate = Callable[[float], float]  # events/s, by the seconds since the stream's s
 
 
 class DisturbedPlant(ApiPlant):
-    """Use as a context, then `open` it."""
+    """A plant to disturb. Use it as a context manager, then call `open`."""
 
     def environment_of_run(self) -> dict[str, str]:
         return {**super().environment_of_run(), "WEIR_HANDLERS": HANDLER}
@@ -32,7 +32,7 @@ class DisturbedPlant(ApiPlant):
 
     @contextmanager
     def use_mode(self, laws: Sequence[str], mode: str) -> Iterator[None]:
-        """The loops of these laws are in another mode for a while; afterwards their own one is in force again."""
+        """Set the loops of these laws to a mode, and restore their own mode on exit."""
         loops = [row for row in self.answer("loops")["loops"] if row["law"] in laws and "plant" not in row["target"]]
         for loop in loops:
             self.ask(f"loops/{loop['id']}/mode", mode=mode, **({"minutes": HOLD_MINUTES} if mode == "hold" else {}))
@@ -45,7 +45,7 @@ class DisturbedPlant(ApiPlant):
 
     @contextmanager
     def override(self, law: str, values: Mapping[str, Any], **scope: str) -> Iterator[None]:
-        """Values are in place of a law's own for a while."""
+        """Override values of a law until the context exits."""
         made = [
             self.ask("overrides", name=name, value=value, law=law, minutes=HOLD_MINUTES, **scope)
             for name, value in values.items()
@@ -68,7 +68,7 @@ class DisturbedPlant(ApiPlant):
 
     @contextmanager
     def publish(self, queue: str, rate: Rate, types: Sequence[str] = ("event",)) -> Iterator["Stream"]:
-        """Events are published at this rate for a while."""
+        """Publish events at this rate until the context exits."""
         with Client(self.control_url(), producer=f"bench-{queue}") as client:
             stream = Stream(client, queue, rate, types)
             try:
@@ -78,7 +78,7 @@ class DisturbedPlant(ApiPlant):
 
 
 class Stream:
-    """Publishes until it is closed. Each key gets the types in turn; `published` counts events."""
+    """A thread that publishes events until it is closed. Each key gets the types in turn. `published` counts events."""
 
     def __init__(self, client: Client, queue: str, rate: Rate, types: Sequence[str]) -> None:
         self.published = 0

@@ -10,7 +10,7 @@ SAMPLE_SECONDS = 5
 
 @dataclass(frozen=True)
 class Comparison:
-    """A metric of the law and of its baseline; None: not measured. is_higher_better: else a lower value is better."""
+    """A metric of the law and of its baseline; None: not measured. is_higher_better: False: lower is better."""
 
     name: str
     law: float | None
@@ -39,7 +39,7 @@ def summarize(comparisons: Iterable[Comparison]) -> dict[str, Any]:
 
 
 def sum_samples(values: Sequence[float], every: int = SAMPLE_SECONDS) -> float:
-    """Return the sum of every n-th of the values of each second, as the thesis samples queue lengths."""
+    """Return the sum of every n-th of the values per second, as the thesis samples queue lengths."""
     return sum(values[every - 1 :: every])
 
 
@@ -61,7 +61,7 @@ def compute_recall(matches: float, possible: float) -> float | None:
 
 
 class PublishedBlock(NamedTuple):
-    """When a publisher began and ended to send a block, and whether it was stored."""
+    """The times at which a publisher began and finished sending a block, and whether the block was stored."""
 
     began: float
     ended: float
@@ -78,5 +78,5 @@ def compute_divert_seconds(blocks: Iterable[PublishedBlock], failed_at: float) -
 
 
 def count_growth(before: Mapping[str, float], after: Mapping[str, float]) -> float:
-    """Return the growth of counters by name; one that is new, or was reset, counts from 0."""
+    """Return the total growth of counters by name. New and reset counters count from 0."""
     return sum(value - before.get(name, 0) if value >= before.get(name, 0) else value for name, value in after.items())

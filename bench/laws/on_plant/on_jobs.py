@@ -23,13 +23,13 @@ from queues.topology import Topology
 
 MAX_PER_SECOND, EVENTS_PER_WORKER = 1_000.0, 50
 EMPTY_SECONDS, BACKLOG_EVENTS = 120.0, 100_000
-WAITING = {"seconds": 0.01}  # of an event of the handler that only waits
+WAITING = {"seconds": 0.01}  # per event, of the handler that only waits
 NODE, FROZEN_SECONDS, RESTORED_SECONDS = "n2", 15.0, 60.0
 PULL_SECONDS, TIMEOUT_SECONDS, BLOCK_EVENTS, BLOCKS_PER_SECOND = 5.0, 0.5, 10, 20
 
 
 def measure_burst(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
-    """One sine of arrivals (Houtman, section 4.2.2): the law's forecast, then the manager of the thesis.
+    """Send one sine wave of arrivals (Houtman, 4.2.2) with the law's forecast, then with the thesis' manager.
 
     waiting_5s_post: the sum of the queue length every 5 s. worker_runs: the workers that started.
     """
@@ -55,7 +55,7 @@ def measure_burst(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
 
 
 def measure_bottleneck(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
-    """A handler that waits, then one that computes (Tang): a pool of fixed size, then the law's.
+    """Replace a waiting handler by a computing one (Tang), with a fixed pool, then with the law's pool.
 
     The metric is the throughput in the last two thirds of each part, while work waits.
     """
@@ -80,11 +80,11 @@ def measure_bottleneck(plant: DisturbedPlant, seconds: float) -> list[Comparison
 
 
 def measure_lost_node(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
-    """A node's server is frozen (Houtman, B.1.3.2): Weir's client, beside a publisher as the thesis has it.
+    """Freeze a node's server (Houtman, B.1.3.2) while Weir's client and the thesis' publisher send events.
 
-    events_lost: published, and not stored. seconds_to_divert: from the failure until the last event that was lost, or
-    the longest time that an event took to be stored. points_restored: the queue's points that are on the other nodes a
-    minute later, at most.
+    events_lost: events that were published but not stored. seconds_to_divert: time from the failure until the last lost
+    event, or the longest time that an event took to be stored. points_restored: the queue's points on the other nodes,
+    at most a minute later.
     """
     queue = "lost-node"
     plant.ask(f"queues/{queue}/create", kind="jobs", handler="noop")
@@ -138,7 +138,7 @@ class SteadyPublisher:
 
 @contextmanager
 def open_publishers(plant: DisturbedPlant, queue: str) -> Iterator[Sequence[SteadyPublisher]]:
-    """Weir's client, and the load balancer of the thesis, publish to a queue for a while."""
+    """Publish to a queue with Weir's client and with the thesis' load balancer until the context exits."""
     topology = Topology.from_json(plant.control.get(keys.TOPOLOGY))
     with ExitStack() as stack:
         client = stack.enter_context(Client(plant.control_url(), producer="bench"))
@@ -186,7 +186,7 @@ class PullingBalancer:
 
 
 def wait_until_worked_off(plant: DisturbedPlant, queue: str, events_per_worker: int) -> None:
-    """Wait until no container fills a worker: what is left may wait for more events."""
+    """Wait until no container has enough events for a full worker. The remaining events may wait for more."""
 
     def is_worked_off(snapshot: Snapshot) -> bool:
         rows = get_containers(snapshot, queue).values()
@@ -214,5 +214,5 @@ def count_workers(snapshot: Snapshot, queue: str) -> dict[str, float]:
 
 
 def count_points(snapshot: Snapshot, queue: str) -> float:
-    """Return the queue's points on other nodes than the one that is frozen."""
+    """Return the queue's points on nodes other than the frozen node."""
     return sum(row["points"] or 0 for name, row in get_containers(snapshot, queue).items() if name != NODE)

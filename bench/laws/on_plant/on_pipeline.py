@@ -1,6 +1,6 @@
 """Disturbances of the pipeline: a CPU hog (flow and balance), a ramp (parallelism), and surplus types (shedding).
 
-They share one application: its patterns find a B after an A of the same key, and there are ten A for each B.
+They share one application. Its patterns find a B after an A of the same key, and each B comes with ten A.
 """
 
 import subprocess
@@ -38,12 +38,12 @@ operators:
         emits: found
 """
 SHEDDING = ("shedding", "ladder")
-BASELINE = "advise"  # the loops set nothing, and what they set before expires
+BASELINE = "advise"  # the loops set nothing, and their earlier settings expire
 EXPIRY_SECONDS = 30.0
 
 
 def open_application(plant: DisturbedPlant) -> None:
-    """Declare the application, and wait until it runs; a second time, nothing happens."""
+    """Declare the application and wait until it runs. Do nothing if it exists."""
     if APPLICATION in ((plant.snapshot() or {}).get("pipeline") or {}).get("applications", {}):
         return
     plant.ask(f"queues/{QUEUE}/create", kind="pipeline")
@@ -57,9 +57,10 @@ def get_application(snapshot: Snapshot) -> Mapping[str, Any]:
 
 
 def measure_hog(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
-    """A CPU hog on each core (Xu, section 4): equal shares without a limit, then the loops of flow and balance.
+    """Run a CPU hog per core (Xu, section 4) with equal shares and no limit, then with the flow and balance loops.
 
-    delay_mean_seconds: the slowest replica's response. rms: of the result queue's free space, from the setpoint [MB].
+    delay_mean_seconds: mean response time of the slowest replica. rms_megabytes: root mean square distance of the
+    result queue's free space from the setpoint.
     """
     open_application(plant)
     delays, distances, minima = [], [], []
@@ -81,7 +82,7 @@ def measure_hog(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
 
 
 def measure_ramp(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
-    """A load that rises sixteenfold (Stutz): fixed tasks, then the loop that sets them."""
+    """Raise the load sixteenfold (Stutz) with fixed tasks, then with the loop that sets tasks."""
     open_application(plant)
     low, high = RAMP_PER_SECOND
     latencies, tasks = [], []
@@ -98,7 +99,7 @@ def measure_ramp(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
 
 
 def measure_surplus(plant: DisturbedPlant, seconds: float) -> list[Comparison]:
-    """Half of the work must be shed (Röger): the law's choice of types, then the same share of all types.
+    """Shed half of the work (Röger) with the law's choice of types, then with the same share of all types.
 
     The metric is the recall: each B completes a match unless it, or all A of its key, were shed.
     """
@@ -133,7 +134,7 @@ def _measure_recall(plant: DisturbedPlant, stream: Stream, seconds: float) -> fl
 
 @contextmanager
 def enable_shedding(plant: DisturbedPlant) -> Iterator[None]:
-    """A person holds the queue's ladder at the level that sheds."""
+    """Set the queue's ladder to the shedding level until the context exits."""
     loops = plant.answer("loops")["loops"]
     ladder = next(row for row in loops if row["law"] == "ladder" and row["target"].get("queue") == QUEUE)
     plant.ask(f"loops/{ladder['id']}/mode", mode="manual", value=5, minutes=30)
@@ -146,7 +147,7 @@ def enable_shedding(plant: DisturbedPlant) -> Iterator[None]:
 
 @contextmanager
 def run_hogs(count: int) -> Iterator[None]:
-    """Processes that compute without a pause."""
+    """Run processes that compute without a pause until the context exits."""
     hogs = [subprocess.Popen([sys.executable, "-c", HOG]) for _ in range(count)]
     try:
         yield

@@ -48,8 +48,8 @@ class DescribedExperiment:
     parameters: Annotated[Mapping[str, Any], describe("The scenario's settings.")]
     changed: Annotated[Mapping[str, Any], describe("Settings that differ from the scenario's.")]
     seed: int
-    figure: Annotated[str, describe("Table or figure of a paper; its laws are runs, law@case. Empty: none.")]
-    seeds: Annotated[int, describe("Number of seeds; results are their means.")]
+    figure: Annotated[str, describe("Table or figure of a paper; its laws are runs, named LAW@CASE. Empty: none.")]
+    seeds: Annotated[int, describe("Number of seeds. Results are means over the seeds.")]
     trace: ExperimentTrace | None
     owner: str | None
     created_at: IsoTime

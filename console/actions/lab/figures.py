@@ -1,4 +1,4 @@
-"""Tables and figures of the papers: their runs as experiments, and the values of a paper next to those of the runs."""
+"""Tables and figures of the papers: their runs as experiments, and the paper's values next to Weir's values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,22 +23,22 @@ MAX_SEEDS = 30
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedFigure:
-    """A table or figure with its values. experiment: the one that they are from; None if it was never run."""
+    """A table or figure with its values. experiment: the source of the values; None if it was never run."""
 
     name: str
     paper: str
     number: str
     title: str
     finding: str
-    erratum: Annotated[str, describe("Where the paper is wrong, and what holds; empty: nowhere known.")]
+    erratum: Annotated[str, describe("Known errors in the paper, with corrections; empty: none known.")]
     scenario: str
     axis: Annotated[str, describe("The setting on the x-axis; empty: the cases have no order.")]
-    series: Annotated[Sequence[str], describe("Series of the experiment that show it over time.")]
+    series: Annotated[Sequence[str], describe("Names of the experiment's time series to plot.")]
     seeds: Annotated[int, describe("Default number of seeds.")]
     experiment: DescribedExperiment | None
     values: list[ComparedValue]
     reported: Annotated[int, describe("Number of values that the paper reports.")]
-    agreeing: Annotated[int, describe("How many of them the experiment agrees with.")]
+    agreeing: Annotated[int, describe("Number of reported values that the experiment matches.")]
 
 
 def get_figure(name: str) -> PaperFigure:

@@ -112,7 +112,7 @@ class TokenRevocation(TypedDict):
 
 
 class Value(RequestBody):
-    """A value and a reason; null for a setting without a value, an object for one with values by name."""
+    """A setting's value and the reason. value: null for no value, an object for values by name."""
 
     value: float | int | str | dict[str, float] | None
     reason: str

@@ -202,7 +202,7 @@ def get_desired(request: HttpRequest, loop_id: Id) -> DesiredValue:
 
 
 class ModeProposalDecision(RequestBody):
-    """hash: of the proposal as it was read; omitted to reject it."""
+    """hash: the hash of the proposal to approve. Omit it to reject the proposal."""
 
     approve: bool
     hash: str = ""

@@ -109,7 +109,7 @@ class NewExperiment(RequestBody):
 
 
 class FigureRequest(RequestBody):
-    """The seeds of a figure's runs: their number (default: the figure's), and the first one."""
+    """seeds: the number of seeds (default: declared by the figure). seed: the first seed."""
 
     seeds: int | None = None
     seed: int = 1

@@ -56,7 +56,7 @@ class BurnIncident(TypedDict):
 class ObjectiveDetail(ObjectiveRow):
     """One objective, and what used its budget."""
 
-    cost: Annotated[float | None, describe("Cost of the bad part at the plant's prices; null: unknown.")]
+    cost: Annotated[float | None, describe("Cost of the violations at the plant's prices; null: unknown.")]
     hours: list[HourCount]
     subjects: list[SubjectBurn]
     incidents: list[BurnIncident]

@@ -270,7 +270,7 @@ def format_figure(document: Mapping[str, Any]) -> str:
         paper = ends[0] if row["low"] == row["high"] else " to ".join(ends)
         band = " to ".join(f"{end:,.5g}" for end in row["band"] or ())
         lines.append(f"{row['metric']:<24}{row['run']:<28}{paper:>24}{format_metric(row['ours']):>16}  {band}")
-    return "\n".join([*lines, f"Agrees with {document['agreeing']} of {document['reported']} values of the paper."])
+    return "\n".join([*lines, f"{document['agreeing']} of {document['reported']} values match the paper."])
 
 
 def format_table(results: Mapping[str, Mapping[str, Any]]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.scenario import Scenario, get_metric
 
-# A value of ours agrees with a single number of a paper up to this share of it.
+# A value of Weir matches a number of a paper if it differs by at most this share of the number.
 TOLERANCE = 0.2
 LOSS = "relative_loss"
 # A number of the paper, or the lower and upper end of a range; None is an open end.
@@ -20,7 +20,7 @@ Reported = float | tuple[float | None, float | None]
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper: its name in addresses, and its reference."""
+    """A paper: its name in URLs, and its reference."""
 
     name: str
     reference: str

@@ -61,7 +61,7 @@ def test_after_a_day_of_advice_that_saves_hours_auto_is_proposed_with_the_saving
     shown = find_mode_proposal(loop)
     assert shown.sentences[0] == "The loop would use 4 workers."
     assert shown.effect.saved_cost == pytest.approx(4 * 24 * 2.0, rel=0.01)
-    assert "saved 95.7 worker-hours (191.33 in money), with 1 change" in shown.sentences[1]
+    assert "saved 95.7 worker-hours (cost: 191.33), with 1 change" in shown.sentences[1]
 
 
 @pytest.mark.parametrize("advice", [{"advice": 8}, {"advice": 12}, {"hours": 12}])
@@ -87,7 +87,7 @@ def test_an_approval_sets_auto_within_the_advised_range_and_is_audited(loop, ope
     assert (loop.mode, loop.guard) == ("auto", {"minimum": 4.0, "maximum": 4.0})
     assert {entry.action for entry in AuditEntry.objects.all()} == {"loop.mode", "settings.change"}
     assert find_mode_proposal(loop) is None
-    with pytest.raises(BadInput, match="nothing is proposed"):
+    with pytest.raises(BadInput, match="has no open proposal"):
         loops.approve_mode_proposal(operator, loop, proposal.hash, reason="again", now=NOW)
 
 

@@ -226,7 +226,7 @@ def test_a_probe_with_too_few_samples_is_undone_after_its_time_and_says_so_befor
         state, _ = look(parameters, state, state["machine"]["threads"], [1 / threads] * 60, seconds=10.0)
     probed = state["machine"]["threads"]
     state, decision = look(parameters, state, probed, [1.0, 1.1], elapsed_seconds=50.0)
-    assert f"testing {probed} threads instead of {threads}" in decision.reason and "10 s more" in decision.reason
+    assert f"testing {probed} threads instead of {threads}" in decision.reason and "undone in 10 s" in decision.reason
     assert (decision.terms["samples"], decision.terms["undone_after_seconds"]) == (2, 10.0)
     state, decision = look(parameters, state, probed, [1.0], elapsed_seconds=10.0)
     assert decision.action["threads"] == threads and state["machine"]["phase"] == "steady"

@@ -220,7 +220,7 @@ def test_throttling_ends_when_its_last_producer_is_gone_and_nothing_above_can_he
     assert rungs == [4, 3, 3]
     assert decisions[1].reason.startswith("Disable throttling: no producer of alert can wait; enabled: rebalancing,")
     nothing = {**OVER, "unavailable": dict.fromkeys(LEVELS, "-")}
-    assert run([nothing])[1][0].reason == "No action: no level that this queue may reach can help now."
+    assert run([nothing])[1][0].reason == "No action: none of the levels allowed for this queue can help now."
 
 
 @given(

@@ -264,7 +264,7 @@ def describe_probe(row: LoopStatus) -> str:
         return ""
     needed, left = terms.get("needed_samples"), terms.get("undone_after_seconds")
     progress = "" if needed is None else f": {terms.get('samples', 0)} of {needed} samples"
-    end = "" if left is None else f", undone after {left:,.0f} s more"
+    end = "" if left is None else f", undone in {left:,.0f} s"
     size = "1 process" if threads == 1 else f"{threads} processes"
     return f"Testing {size} instead of {usual}{progress}{end}"
 

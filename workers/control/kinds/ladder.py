@@ -173,7 +173,7 @@ def _explain_no_throttling(queue: str, snapshot: Snapshot) -> str:
 
 def _explain_no_shedding(queue: str, snapshot: Snapshot) -> str:
     if snapshot.queues.get(queue, UNKNOWN).kind == "jobs":
-        return "nothing drops events of a jobs queue"
+        return "events of a jobs queue are never shed"
     readers = {name: row for name, row in snapshot.pipeline.applications.items() if queue in row.queues}
     if not any(pattern.sheddable for row in readers.values() for pattern in row.patterns.values()):
         return f"no pattern that reads {queue} may drop events"

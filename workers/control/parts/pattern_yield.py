@@ -1,8 +1,8 @@
 """Arrivals per match, surplus, and time per event of a pattern, measured over time.
 
-Events of a pattern are no surplus only because they are more than its matches need: each serves only its own key. How
-many of them its matches could do without is measured within the keys (`matching.surplus`). Only if keys have many
-matches in a window, any event that its expression does not need is surplus, and single events can be dropped.
+A pattern may need more events than its matches contain, because an event serves only its own key. The surplus is
+therefore measured within the keys (`matching.surplus`). Only if keys have many matches in a window, any event that the
+expression does not need is surplus, and single events can be dropped.
 
 The measures are running sums with a half-life, of arrivals and emitted events. While a pattern is shed, the sums
 continue with its control keys only: the events missing from other keys would make each match seem more expensive than
@@ -21,7 +21,7 @@ from workers.documents.pipeline import KEPT_SHARES, ControlKeys, PatternStatus
 HALF_LIFE_SECONDS = 60.0
 # A pattern that has emitted nothing yet is taken to have its first match next.
 PRIOR_MATCHES = 0.5
-# Until this many matches have been sampled, most events are not taken for surplus.
+# Until this many matches have been sampled, most events don't count as surplus.
 PRIOR_SAMPLED_MATCHES = 4.0
 CROWD = 5.0  # matches of a key in a window
 MAX_SECONDS = 10.0  # maximum length of a step: rates only describe their window
@@ -61,7 +61,7 @@ class PatternYield:
             for share, kept in zip(KEPT_SHARES, counts, strict=True)
         }
         for key in {*self._survivors, *survivors}:
-            # A type that no match of the sample has had in its window costs none of them.
+            # If no sampled match had a type in its window, dropping the type loses no sampled match.
             self._survivors[key] = self._survivors.get(key, 0.0) * fade + survivors.get(key, sampled) * seconds
 
     @property
@@ -85,10 +85,10 @@ class PatternYield:
         return {name: rate / matches for name, rate in sorted(rates.items()) if rate > 0 and matches > 0}
 
     def list_reduced(self, rates: Mapping[str, float]) -> list[tuple[dict[str, float], float]]:
-        """Return ways to keep fewer events, each with more matches per event than the one before.
+        """Return alternatives that keep fewer events, each with more matches per event than the previous one.
 
-        A way has the kept share of each type, and the share of the matches that stays. At least one type is kept as a
-        whole: to drop a part of all events, dropping whole keys is better.
+        An alternative has the kept share of each type, and the share of the matches that remain. It keeps at least one
+        type completely, because dropping whole keys is better than dropping a part of all events.
         """
         kept, ways = {name: 1.0 for name, rate in rates.items() if rate > 0}, list[tuple[dict[str, float], float]]()
         best = self._compute_yield(kept, rates)
@@ -106,7 +106,7 @@ class PatternYield:
             ways.append((kept, self._compute_survival(kept)))
 
     def _compute_yield(self, kept: Mapping[str, float], rates: Mapping[str, float]) -> float:
-        """Return the share of the matches that stays, per event that is kept."""
+        """Return the share of the matches that remain, per kept event."""
         events = sum(share * rates[name] for name, share in kept.items())
         return self._compute_survival(kept) / events if events > 0 else 0.0
 
@@ -119,7 +119,7 @@ class PatternYield:
         )
 
     def knows_needs(self, expression: str) -> bool:
-        """Return whether the events of each symbol are counted, which they are if it is the name of a type."""
+        """Return whether the events of each symbol are counted: each symbol must be the name of a type."""
         try:
             return set(needs_of(expression).symbols) <= self._events.keys()
         except BadInput:

@@ -1,12 +1,12 @@
-"""How many matches a pattern would keep if its keys had fewer events of one label, measured in a sample of its keys.
+"""Matches that a pattern would keep if its keys had fewer events of one label, measured in a sample of its keys.
 
 A match at time t needs c events of a label. With n events of the label and m matches of its key in the window that ends
 at t, each needed event has n / (c m) to choose from. If events are dropped at random and the share p is kept, this
-share of the matches stays:
+share of the matches remains:
 
     (1 - (1 - p)^max(1, n / (c m)))^c
 
-Events of keys without a match are no surplus by this measure: it is not known before that they will have none. If a key
+Events of keys without a match don't count as surplus, because a later event may complete a match. If a key
 has many matches in a window, an event can serve any of them, and it is enough to count events (`crowd`).
 """
 
@@ -25,16 +25,16 @@ from workers.pipeline.matching.retained import GroupStates, Matches
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.shedding import list_label_symbols
 
-SAMPLED_ROWS = 500  # of a batch, from more keys than the control keys if those have fewer rows
-MAX_RETAINED_ROWS = 5_000  # the newest ones, whatever the window
+SAMPLED_ROWS = 500  # per batch; keys besides the control keys are sampled if the control keys have fewer rows
+MAX_RETAINED_ROWS = 5_000  # the newest rows, for windows of any length
 _SCHEMA = pa.schema([("time", pa.int64()), ("match_key", pa.string()), ("group", pa.int32()), ("label", pa.string())])
 
 
 @dataclass
 class Survivors:
-    """The matches of the sample, and label → how many of them stay at each of `KEPT_SHARES`.
+    """The matches of the sample, and label → number of matches that remain at each of `KEPT_SHARES`.
 
-    crowd: the sum over these matches of how many their key has in their window.
+    crowd: the sum, over these matches, of the number of matches of the same key in the window.
     """
 
     matches: int = 0
@@ -70,7 +70,7 @@ class SurplusSample:
         return self._count_survivors(everything, matches.num_rows)
 
     def advance(self, now_us: int) -> None:
-        """Discard what is in no window that ends from `now_us` on."""
+        """Discard rows that are in no window that ends at `now_us` or later."""
         self._rows = self._rows.filter(pc.greater_equal(self._rows.column("time"), now_us - self._pattern.within_us))
         if self._rows.num_rows > MAX_RETAINED_ROWS:
             self._rows = self._rows.take(pc.sort_indices(self._rows.column("time"))[-MAX_RETAINED_ROWS:])
@@ -89,7 +89,7 @@ class SurplusSample:
         return {group: time_us + self._pattern.within_us + 1 for group, time_us in newest.items()}
 
     def _count_needed(self, label: str) -> float:
-        """Return how many events of a label a match needs at most."""
+        """Return the maximum number of events of a label that a match needs."""
         parts = needs_of(render(self._pattern.expression.root)).list_parts()
         symbols = list_label_symbols(self._pattern, label)
         return sum(max(part.counts.get(symbol, 0) for part in parts) for symbol in symbols)
@@ -102,7 +102,7 @@ class SurplusSample:
         times = rows.column("time").to_numpy() - (pc.min(rows.column("time")).as_py() or 0)
         codes = rows.column("match_key").dictionary_encode().indices.to_numpy()
         span = int(times.max()) + 1
-        # Places on one line, key after key: the rows of a key in a window are then next to one another.
+        # Map keys and times to places on one line, key after key. The rows of a key in a window are then adjacent.
         places = codes * span + times
         ends = places[-matches:]
         starts = codes[-matches:] * span + np.maximum(times[-matches:] - self._pattern.within_us, 0)
@@ -124,7 +124,7 @@ def _build_rows(found: Matches) -> pa.RecordBatch:
 
 
 def _count_between(places: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return how many places lie in each range, with both of its ends."""
+    """Return the number of places in each range, including both ends."""
     places = np.sort(places)
     counts: np.ndarray = np.searchsorted(places, ends, "right") - np.searchsorted(places, starts, "left")
     return counts
