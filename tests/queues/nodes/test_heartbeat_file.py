@@ -34,6 +34,9 @@ class Idle:
     def __getattr__(self, _name: str):
         return lambda *_: []
 
+    def compute_throttled_seconds(self, _queue: str) -> float:
+        return 0.0
+
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
