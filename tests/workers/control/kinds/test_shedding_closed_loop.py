@@ -141,7 +141,10 @@ class Virtual:
         row["replicas"] = {"iap": row["replicas"].get("iap") or next(iter(row["replicas"].values()))}
         row["replicas"]["iap"] = {**row["replicas"]["iap"], "response_seconds": 0.1, "utilisation": 0.1}
         came = self.arrived(number) - self.arrived(number - 10)
-        self.snapshot["queues"]["telemetry"] |= {"in_per_second": came / min(10, number), "wait_seconds": 0.0}
+        queue = self.snapshot["queues"]["telemetry"]
+        queue |= {"in_per_second": came / min(10, number), "wait_seconds": 0.0}
+        # The ladder counts arrivals by the growth of this counter, from one decision to the next.
+        queue["containers"]["n1"]["inserted_events"] = self.arrived(number)
         self.snapshot["pipeline"] |= {"applications": {APPLICATION: row}, "age_seconds": 0.1}
         now = NOW + timedelta(seconds=number)
         self.snapshot["at"] = now.timestamp()
