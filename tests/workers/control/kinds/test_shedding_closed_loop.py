@@ -35,9 +35,8 @@ from workers.snapshot.control_record import control_record
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
-DECLARATION = overload.DECLARATION.replace("SCHEDULE+", "SCHEDULE").replace(
-    "lateness_seconds: 1.0", "lateness_seconds: 0"
-)
+EVENT_BY_EVENT = overload.DECLARATION.replace("lateness_seconds: 1.0", "lateness_seconds: 0")
+DECLARATION = EVENT_BY_EVENT.replace("SCHEDULE+", "SCHEDULE")  # matched in arrays, which is faster
 # Virtual costs: of an event in a pattern of `jobs`, and of a batch.
 EVENT_SECONDS, BATCH_SECONDS, BOUND_SECONDS = 0.004, 0.3, 8.0
 BATCH_EVENTS = 400
@@ -267,9 +266,17 @@ def test_what_could_add_to_no_match_is_not_searched_and_leaves_its_time_to_what_
     # As many more of jobs that nobody has submitted: they can be in no match.
     strays = [(time_us, "SCHEDULE", f"stray-{chance.randrange(500)}") for time_us, _, _ in events]
     events = sorted(events + strays)
-    before = worked(control, "global", seconds=seconds, events=events)
+    # Only a search event by event leaves them out always; one in arrays only if they are most of the events.
+    before = worked(control, "global", seconds=seconds, events=events, declaration=EVENT_BY_EVENT)
     searched = recall_of(before)
-    ours = worked(control, "global", seconds=seconds, events=events, partnerless_share=PARTNERLESS_SHARE)
+    ours = worked(
+        control,
+        "global",
+        seconds=seconds,
+        events=events,
+        partnerless_share=PARTNERLESS_SHARE,
+        declaration=EVENT_BY_EVENT,
+    )
     assert recall_of(ours) >= searched + 0.2, (searched, recall_of(ours))
     assert all(p95 <= BOUND_SECONDS for p95 in ours.p95_by_window()), ours.p95_by_window()
     assert sum(ours.shares) < sum(before.shares)
