@@ -81,7 +81,7 @@ class WeekOverride:
 
 @dataclass(frozen=True)
 class WeekProposal:
-    """A proposal, and what became of it."""
+    """A proposal and its outcome."""
 
     what: str
     state: str

@@ -31,7 +31,7 @@ FEW_SAMPLES = round(1 / DISCARDED_SHARE)
 NORMAL_DEVIATIONS, MIN_DEVIATION = 1.4826, 0.05
 OUTLIER_DEVIATIONS = 5.0
 SAMPLES_PER_OUTLIER = 8
-MIN_SAMPLES = 5  # with fewer, one outlier is not known from another
+MIN_SAMPLES = 5  # with fewer samples, outliers can't be identified
 MAX_SAMPLES, MAX_SECONDS = 1e15, 1e9  # minimum mean time of one sample
 # A shorter mean time between completions counts as no time at all: nothing real is that fast.
 MIN_SECONDS = 1e-12

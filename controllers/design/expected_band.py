@@ -11,7 +11,7 @@ A band is computed that far ahead because a band that knew the previous minute w
 
 The forecast is needed for the next minutes only, and a ramp repeats at the same time of day. Periods near that time, on
 each day, therefore last `NEAR_SECONDS`, and all others up to `MAX_PERIOD_SECONDS`: with equal periods of 45 minutes, a
-ramp was smeared over them.
+ramp would be averaged over them.
 
 Change points: the minutes at which a rate moved to another level and stayed there.
 

@@ -266,7 +266,7 @@ class Information(msgspec.Struct, frozen=True):
 def learn_changes(
     before: Information, moved: Floats, pushed: Floats, after: Floats, noise: float, forgetting: float
 ) -> Information:
-    """Return the information after a sample of changes, which need no c.
+    """Return the information after a sample of changes. A model of changes needs no c.
 
     Of several measured values that have one model, each adds. Changes color the noise; therefore only a sample is
     learned whose input moved the values by more than the noise. The rest is forgotten all the same, so that after a

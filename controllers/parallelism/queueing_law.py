@@ -5,9 +5,9 @@ The waiting on a path may be  batching_share * bound - Σ latency  (the rest of 
 utilization of `bottleneck_threshold` or more is a bottleneck: its offered load is not reliable then, and it gets at
 least twice its tasks, times its utilization if that is above 1 (7.1.3).
 
-An operator that processes batches lets events wait for the next batch, and then for each other. With H seconds of a
-batch besides its events and a utilization of ρ = b / p, a batch follows the previous one after C = H / (1 - ρ), and an
-event waits for  C / 2 + ρ C = H / 2 + 3/2 H b / (p - b). Therefore 3/2 H b is added to a, and H / 2 to the latency.
+An operator that processes batches lets events wait for the next batch, and then for each other. With a fixed time H of
+a batch (without its events) and a utilization of ρ = b / p, a batch follows the previous one after C = H / (1 - ρ), and
+an event waits for C / 2 + ρ C = H / 2 + 3/2 H b / (p - b). Therefore 3/2 H b is added to a, and H / 2 to the latency.
 
 The coefficient e is the ratio of the measured waiting to the computed one (7.1.8). The waiting, a and b are averaged
 with exponentially decreasing weights, and e follows while the utilization is in `LEARNED_UTILISATION`: below, the

@@ -158,8 +158,8 @@ class SheddingInputs:
         for at, row in enumerate(observation.patterns):
             needs, correction = needs_of(row.expression, f"{where}.patterns[{at}].expression"), row.correction
             if parameters.needs == "measured" and row.takes:
-                # The events taken per match already determine the number of matches. The keys share their time between
-                # the ways of taking them, since one of the types is taken as a whole in each.
+                # The events taken per match already determine the number of matches. The keys are divided among the
+                # alternatives, because each alternative keeps all events of one type.
                 ways = tuple(Needs(takes) for takes in (row.takes, *(each.takes for each in row.reduced)))
                 needs, correction = (Needs({}, (ways,)) if row.reduced else ways[0]), 1.0
             if not needs.symbols:

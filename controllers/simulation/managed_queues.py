@@ -9,7 +9,7 @@ slots, for 1 s, or longer on an overloaded node. Queues are rebalanced every 15 
 |---|---|
 | day | a day in 4 h with a service interruption; all starts on n1 and n3 (B.9 to B.13, B.43 to B.57) |
 | overload | n1 has given its points to n3, which can't carry them (B.58 to B.60) |
-| manager-crash | the manager of alert on n1 stops for two minutes; its successor starts anew (B.61, B.62) |
+| manager-crash | the manager of alert on n1 stops for two minutes; its successor starts without memory (B.61, B.62) |
 | node-crash | n2 is down for ten minutes; the thesis' balancer notices within 5 s (B.18 to B.21) |
 
 Laws: `weir` has the shipped laws of nodes and workers; `thesis` moves 40 % of the containers of a TOOBUSY node, and its
@@ -148,7 +148,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         waiting += inserts
         starting = pending * min(1.0, max(0.0, SLOTS - running.sum()) / max(pending.sum(), 1e-9))
         pending, running, ran = pending - starting, running + starting, ran + starting
-        # An overloaded node stretches its workers, and what is left of it takes events.
+        # Workers run longer on an overloaded node, and only its remaining capacity takes events.
         wanted = np.minimum(waiting, running * EVENTS_PER_WORKER)
         demand = inserts.sum(axis=0) + wanted.sum(axis=0) + WORKER_OPERATIONS * running.sum(axis=0)
         stretch = np.clip(demand / CAPACITY, 1.0, MAX_STRETCH)
@@ -209,7 +209,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
 def _balance(
     balancer: Balancer, plant: Allocation, rates: Floats, used: Floats, down: bool, chance: np.random.Generator
 ) -> Allocation:
-    """Return the plant after one decision. A node's capacity is what its measured utilization says for its load."""
+    """Return the plant after one decision. A node's capacity is its load divided by its measured utilization."""
     plant = replace(plant, rate=rates, offline=np.array([False, down, False]))
     capacity = np.where(used > 0.01, plant.loads / np.maximum(used, 0.01), CAPACITY / 2)
     plant = replace(plant, capacity=np.maximum(capacity, 1.0))

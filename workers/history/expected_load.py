@@ -1,7 +1,8 @@
 """The load that loops expect until their next decision, read from the snapshot's forecasts.
 
 A forecast is used from `MIN_DAYS` of history on, because it needs the same time of an earlier day. It is left out while
-it is outdated or uncertain, and while the queue is paused. The current load then counts alone, and the reason is known.
+it is outdated or uncertain, and while the queue is paused. Then only the current load counts, and the reason is
+reported.
 """
 
 from collections.abc import Mapping
@@ -43,8 +44,8 @@ def find_peak(
     """Return the peak of the load of all queues together.
 
     rates: the current load of each queue, arrivals: its current events/s. The load of an event stays the same, so a
-    queue's load is rate * forecast / arrivals, and never below the current one. If more arrives than was forecast for
-    now, as in a ramp that is early, the difference is added to the forecast.
+    queue's load is rate * forecast / arrivals, and never below the current one. If more events arrive than were
+    forecast for now, for example because a ramp is early, the difference is added to the forecast.
     """
     paths, reasons = dict[str, Floats](), list[str]()
     times: Floats = np.zeros(0)

@@ -105,7 +105,7 @@ class ForecastSubjects:
 
     @property
     def names(self) -> set[str]:
-        """Return the names of their forecasts, without queues, which come and go with their past."""
+        """Return the names of the forecasts, without queues, whose forecasts depend on their past."""
         return {*self.applications, *(PLANT + name for name in self.plants)}
 
     @property
@@ -125,7 +125,7 @@ class Forecasts:
 
 @dataclass
 class _RateWatch:
-    """One rate: its forecaster, and the planned ranges by the time from which each is in force, the earliest first."""
+    """One rate: its forecaster, and the planned ranges by start time, the earliest first."""
 
     forecaster: RateForecaster = field(default_factory=RateForecaster)
     planned: deque[tuple[float, ForecastBand]] = field(default_factory=deque)
@@ -154,7 +154,7 @@ class _PastRate:
 
 
 class ForecastWatch:
-    """Computation of all forecasts, queried each second by one thread.
+    """The computation of all forecasts. One thread queries it each second.
 
     `minutes` reads the past of some series, `trained` the newest training set of a queue.
     """
@@ -179,7 +179,7 @@ class ForecastWatch:
         )
 
     def collect(self, subjects: ForecastSubjects, now_seconds: float) -> Forecasts:
-        """Return the latest forecasts; new subjects have none yet, and deleted ones are left out."""
+        """Return the latest forecasts, without new subjects that have none yet and without deleted subjects."""
         is_due = self._renewed_at is None or abs(now_seconds - self._renewed_at) >= EVERY_SECONDS
         is_new = not subjects.names <= self._latest.loads.keys()
         if (is_due or is_new) and not (self._thread and self._thread.is_alive()):
@@ -268,7 +268,7 @@ def _build_load(past: _PastRate, forecast: RateForecast | None, now_seconds: flo
 
 
 def _add_loads(rows: Sequence[LoadForecast], now_seconds: float) -> LoadForecast:
-    """Return the sum of forecasts; its deviation is that of errors that have one cause."""
+    """Return the sum of forecasts. The deviations are added, because their errors can have one cause."""
     refused = next((row.refused for row in rows if row.refused), None)
     if not rows or any(row.mean_per_second is None for row in rows):
         return LoadForecast(at=now_seconds, window_seconds=WINDOW_SECONDS, refused=refused)

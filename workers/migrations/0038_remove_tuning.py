@@ -1,4 +1,4 @@
-"""Parameters are no longer tuned on the record: their task is removed, and so are its proposals."""
+"""Remove the tuning of parameters on recorded data: its task and its proposals."""
 
 from django.apps.registry import Apps
 from django.db import migrations

@@ -1,4 +1,4 @@
-"""Pools of worker hosts are decided on every 2 s: also those of an existing plant, unless somebody has changed it."""
+"""Control pools of worker hosts every 2 s, also on existing plants, unless somebody has changed the interval."""
 
 from django.apps.registry import Apps
 from django.db import migrations

@@ -69,8 +69,8 @@ def observe_node_scaling(
 ) -> Measurement:
     """Return what `observe_rebalancing` sees, the load ratio, and whether people have paused a queue.
 
-    The ratio is that of the highest expected load until the next decision to the current one. While a queue is paused,
-    less arrives than there is.
+    The load ratio is the highest expected load until the next decision, divided by the current load. While a queue is
+    paused, fewer events arrive than are offered.
     """
     horizon = sum(NODE_SCALING_SECONDS)
     sensed = observe_rebalancing(target, snapshot, before, now_seconds, horizon)

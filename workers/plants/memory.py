@@ -46,7 +46,7 @@ class MemoryPlant:
         self.ahead: list[str] = []  # ids that run before other queues'
         self.steered: dict[str, dict[str, Any]] = {}  # application → its controls
         self.throttled: dict[str, float] = {}  # queue → seconds
-        self.requested: list[str] = []  # loops that were to decide at once
+        self.requested: list[str] = []  # loops that were requested to decide at once
         self._seq = 0
         self._waiting_to_run: dict[tuple[str, str], list[str]] = {container: [] for container in containers}
         self._containers = {container: _build_container() for container in containers}
@@ -138,7 +138,7 @@ class MemoryPlant:
         self.throttled[queue] = seconds
 
     def move_points(self, entry: LedgerEntry) -> None:
-        """Create the plan; nothing is moved here."""
+        """Create the plan without moving points."""
         proposals.from_decision(entry, self.observe(), entry.at, approved=True)
 
     def put(self, queue: str, node: str, events: int) -> None:

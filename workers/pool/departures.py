@@ -64,7 +64,7 @@ GROUP_SECONDS, MAX_GROUP_SECONDS, GROUP_COMPLETIONS = 0.125, 1.0, 10
 RETAINED_SAMPLES = 64
 MAX_PENDING = 20_000
 WARM_UP_SECONDS = 1.0
-# Service times are learned over the first time, and the mix of work is that of the second.
+# Time constants of the learned service times and of the mix of work.
 LEARNING_SECONDS, MIX_SECONDS = 1_800.0, 5.0
 MIN_LEARNED_SECONDS = 1e-3
 MAX_SHOWN_WORK = 8
@@ -89,8 +89,8 @@ class ServiceTimes:
     """Learned service times by kind of work, and the recent mix of work.
 
     The weight of an event is the service time of its kind of work divided by that of the reference, the kind that was
-    learned first. More processes that slow all kinds of work alike therefore change no weight, and neither does the
-    mix. `_scale` keeps the weights when the reference is no longer processed and another one replaces it.
+    learned first. If more processes slow all kinds of work equally, or if the mix changes, the weights therefore stay
+    the same. `_scale` keeps the weights when the reference is no longer processed and another one replaces it.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class ServiceTimes:
         self._reference, self._scale = "", 1.0
 
     def learn(self, work: str, events: int, seconds: float) -> float:
-        """Learn that a slot took this long for some events, and return their weight as a number of events."""
+        """Learn the time that a slot took for some events, and return their weight as a number of events."""
         for totals, amount in ((self._seconds, seconds), (self._events, events), (self._recent, seconds)):
             totals[work] = totals.get(work, 0.0) + amount
         if self._reference not in self._seconds:
@@ -128,7 +128,7 @@ class ServiceTimes:
             self._recent.pop(work, None)
 
     def compute_mix(self) -> dict[str, float]:
-        """Return the share of the recent time by kind of work, of the most frequent kinds."""
+        """Return the shares of the recent time of the most frequent kinds of work."""
         total = sum(self._recent.values())
         shares = sorted(((seconds, work) for work, seconds in self._recent.items() if work), reverse=True)
         return {work: round(seconds / total, 3) for seconds, work in shares[:MAX_SHOWN_WORK]} if total > 0 else {}
@@ -140,8 +140,8 @@ class ServiceTimes:
 class Departures:
     """Departures: notes in, samples out. `size` is the pool's number of slots.
 
-    A sample is the time per event. An event counts by its weight (`ServiceTimes`), so that another mix of work does not
-    look like another throughput.
+    A sample is the time per event. An event counts by its weight (`ServiceTimes`), so that a change of the mix of work
+    does not change the measured throughput.
     """
 
     def __init__(self, size: int, at_seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""What an observer learns from readings over time: ages, rates, trends, and recent latencies."""
+"""Values that an observer computes from readings over time: ages, rates, trends, and recent latencies."""
 
 from collections import deque
 
@@ -19,7 +19,7 @@ COUNTED = {
     "dead_events": LEAVING_WINDOW_SECONDS,
 }
 WORKED = ("busy_ms", "events")
-DIGITS = 3  # a millisecond, a thousandth of an event per second: more digits only make the message longer
+DIGITS = 3  # milliseconds, thousandths of an event per second: more digits only make the message longer
 
 
 class ReadingsWatcher:

@@ -49,7 +49,7 @@ def run(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Scenari
 
 
 def simulate(events: Floats, capacities: Floats) -> tuple[Floats, Floats]:
-    """Return (response seconds, events received) per second and replica; capacities: events of each second."""
+    """Return (response seconds, events received) per second and replica. capacities: events per second, by second."""
     plant = build_plant(replicas=capacities.shape[1])
     application, container = plant.applications[APPLICATION], plant.container(QUEUE, NODE)
     names, replicas = application.declared.replicas, balance.SimulatedReplicas(capacities.shape[1])

@@ -13,7 +13,7 @@ from controllers.framework.discovery import import_modules
 from controllers.simulation.scenario import Floats, Scenario, ScenarioOutcome, get_metric
 from workers import twin
 
-NAME = "shipped"  # of the result, beside those of the laws
+NAME = "shipped"  # name of the result, next to the laws' names
 Run = Callable[[Mapping[str, Any], int, Floats | None], ScenarioOutcome]
 
 
@@ -21,8 +21,8 @@ Run = Callable[[Mapping[str, Any], int, Floats | None], ScenarioOutcome]
 class ShippedRun:
     """The run of a scenario with the loops as they ship; `run(settings, seed, trace)` runs it.
 
-    law: the pure law of the scenario that it is compared with; "": the scenario's first. metric: the main metric, which
-    has a better value; "": the scenario's first.
+    law: the pure law of the scenario that the run is compared with; "": the first law. metric: the metric of this
+    comparison; "": the first metric of which higher or lower values are better.
     """
 
     scenario: Scenario
@@ -41,7 +41,7 @@ class ShippedRun:
 @lru_cache(maxsize=1)
 def find_shipped_runs() -> Mapping[str, ShippedRun]:
     """Return scenario → its shipped run. Raise `ValueError` if a scenario has two."""
-    if not apps.ready:  # The loops are models, which the command `lab` does not load otherwise.
+    if not apps.ready:  # The loops are Django models, which the command `lab` does not load otherwise.
         django.setup()
     runs: dict[str, ShippedRun] = {}
     for module in import_modules(twin):

@@ -1,4 +1,4 @@
-"""The shipped run of the scenario `concurrency`: a worker host whose every sample is the mean of a queueing network."""
+"""The shipped run of the scenario `concurrency`: a worker host whose samples are the means of a queueing network."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from workers.twin.catalog import ShippedRun
 from workers.twin.simulated_pool import ReportedPool, build_twin
 
 HOST = "jobs@twin"
-SAMPLES_PER_SECOND = 8  # the most that a host counts (`workers.pool.departures`)
+SAMPLES_PER_SECOND = 8  # maximum that a host counts (`workers.pool.departures`)
 MAX_SECONDS = 3_000
 
 
@@ -32,7 +32,7 @@ def run(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Scenari
 
 
 def explore_curve(yields: Callable[[int], float], parameters: Mapping[str, Any]) -> ExplorationResult:
-    """Return the size at which the loop first becomes steady on a curve, and its steps until then and from then on."""
+    """Return the size at which the loop first becomes steady on a curve, and its steps before and after that."""
     twin = build_twin({HOST: 1}, parameters)
     pool, path, steps, sampled, full_seconds = ReportedPool(twin, HOST), list[float](), list[int](), 0, 0.0
     for second in range(MAX_SECONDS):

@@ -12,7 +12,7 @@ from workers.twin.simulated_pool import ReportedPool, build_twin
 
 
 def run(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """Run the loops of one or several hosts. Raise `BadInput` for settings that no plant has."""
+    """Run the loops of one or several hosts. Raise `BadInput` for settings that a plant can't have."""
     if trace is not None:
         raise BadInput("--trace", "is not supported: this scenario always runs at full load")
     if settings["drift"]:

@@ -1,7 +1,7 @@
 """The shipped run of the scenario `elasticity`: the joint law sets the tasks of an application with four operators.
 
-The model of a second gives the batch of a second. An operator's inputs are the events offered to it, and the result
-that a batch reads was published when its events arrived, so its age is the wait in the chain.
+Each second of the model gives one batch. An operator's inputs are the events offered to it. The result that a batch
+reads was published when its events arrived, so the age of the result is the wait in the chain.
 """
 
 from collections.abc import Iterator, Mapping
@@ -45,7 +45,7 @@ FORECAST_WINDOWS = 20
 
 
 def run(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """Run the loop with the limits of the scenario and the pause of a change. Raise `BadInput` for another topology."""
+    """Run the loop with the scenario's limits and its pause after a change. Raise `BadInput` for another topology."""
     if settings["topology"] != TOPOLOGY:
         raise BadInput("--set topology", f"must be {TOPOLOGY} with --shipped: its application is a chain")
     fresh = elasticity.generate_new_arrivals(settings, seed, trace)
@@ -131,7 +131,7 @@ class ReportedChain:
 
 
 def count_work(operator: MeasuredInterval, pattern: str) -> Iterator[OperatorCount]:
-    """Yield the work of each task, which are alike."""
+    """Yield the work of each task; all tasks have the same work."""
     for task in range(1, operator.tasks + 1):
         events, emitted = (
             round(total / operator.tasks) for total in (operator.executed_events, operator.emitted_events)

@@ -1,9 +1,9 @@
 """The shipped run of the scenario `ladder`: the remedy ladders of two queues, each read by its own application.
 
-The ladders are in auto, as a person has set them. The loops of the lower levels, the producers, and shedding are the
+A person has set the ladders to auto. The loops of the lower levels, the producers, and shedding are the
 scenario's model. Their loops are in auto too: they act on their own while the plant is overloaded, at their own
 intervals, and at once when a ladder requests it. A throttled producer holds its events back, and sends them later at no
-more than the rate of the overload. Shedding drops what would wait for longer than its bound.
+more than the rate of the overload. Shedding drops events that would wait for longer than the bound.
 """
 
 from collections.abc import Collection, Mapping
@@ -72,7 +72,7 @@ class LadderPlant(SimulatedPlant):
         self._asked.update(loops)
 
     def simulate_helpers(self, is_overloaded: bool, second: int) -> None:
-        """Let the simulated loops that are due decide, and let their effects go on for a second."""
+        """Let the due simulated loops decide, and advance their effects by a second."""
         now, saturated = self.clock(), self.effects.list_exhausted_levels(0.0)
         for level, law in LAWS.items():
             targets = (
@@ -92,7 +92,7 @@ class LadderPlant(SimulatedPlant):
     def process(self, name: str, demand: float, fastest: float) -> float:
         """Process one second of a queue, and return the events that were shed.
 
-        fastest: the rate at which its producers send events that they held back.
+        fastest: the maximum rate at which its producers send events that they held back.
         """
         lane, capacity, now = self.lanes[name], self.effects.compute_capacity() * self.lanes[name].share, self.clock()
         closed = self.compute_throttled_share(name)

@@ -1,8 +1,8 @@
 """The shipped run of the scenario `queues`: the loops that move points and take nodes into use.
 
-A person has set node scaling to auto. The plant's history has a week of days like this one, each with its own noise;
-its forecasts are computed from that and from what was measured since. All queues follow one course, so one forecast is
-scaled to each.
+A person has set node scaling to auto. The plant's history has a week of days like this one, each with its own noise.
+Forecasts use the history and the measurements since. All queues have the same course, so one forecast is scaled to each
+queue.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from workers.twin.catalog import ShippedRun
 from workers.twin.simulated_plant import SimulatedPlant
 from workers.twin.twin import Twin
 
-CAPACITY_PER_SECOND = 500.0  # BUSY and TOOBUSY are 70 and 90 % of it, as ships
+CAPACITY_PER_SECOND = 500.0  # BUSY and TOOBUSY are 70 and 90 % of it, as by default
 STEP_SECONDS, MINUTE_SECONDS, FORECAST_MINUTES = 15.0, 60.0, 3
 PAST_DAYS = 7
 ALL_QUEUES = ForecastSubjects(("all",))
@@ -41,7 +41,7 @@ def run(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Scenari
 
 
 def simulate(allocation: Allocation, rates: Floats, past: Floats) -> PlantTally:
-    """Run the loops on rates by minute and queue; past: those of the minutes before, in the plant's history."""
+    """Run the loops on rates by minute and queue. past: the rates of earlier minutes, in the plant's history."""
     plant = build_plant(allocation)
     twin = Twin(plant, [REBALANCING.name, NODE_SCALING.name], modes={NODE_SCALING.name: Loop.Mode.AUTO})
     arrivals = np.concatenate([past, rates]).sum(axis=1)
@@ -102,7 +102,7 @@ def build_plant(allocation: Allocation) -> SimulatedPlant:
 
 
 def list_points(plant: SimulatedPlant, allocation: Allocation) -> dict[tuple[str, str], int]:
-    """Return the points of each queue's containers that have any."""
+    """Return the points of each queue by node, without containers that have no points."""
     return {
         (queue, node): points
         for queue in allocation.queues
@@ -121,7 +121,7 @@ def build_node_shares(points: Mapping[tuple[str, str], int], allocation: Allocat
 def forecast_queues(
     watch: ForecastWatch, plant: SimulatedPlant, names: tuple[str, ...], shares: Floats
 ) -> dict[str, LoadForecast]:
-    """Return the forecast of each queue, with its share of that of all queues."""
+    """Return the forecast of each queue: its share of the forecast of all queues."""
     watch.collect(ALL_QUEUES, plant.clock())
     watch.wait()
     row = watch.collect(ALL_QUEUES, plant.clock()).loads[f"{QUEUE}all"]

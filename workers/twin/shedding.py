@@ -1,9 +1,9 @@
 """The shipped run of the scenario `shedding`: the ladder and the table of an overloaded operator.
 
-O2 starts a batch when the one before has ended, with all events that have arrived and the table in force, and a batch
-costs `OVERHEAD_SECONDS` besides its work. Batches without a pause between them are reported as one, up to `MAX_EVENTS`,
-with that fixed cost. All events have one key. O3 and O4 take no time. A person has set the ladder to auto, since no
-other loop could help.
+O2 starts a batch when the previous batch has ended, with all events that have arrived and the table in force. A batch
+takes `OVERHEAD_SECONDS` and the time of its work. Batches without a pause between them are reported as one batch of up
+to `MAX_EVENTS`, with this fixed time. All events have one key. O3 and O4 take no time. A person has set the ladder to
+auto, because no other loop could help.
 """
 
 from collections import deque
@@ -94,7 +94,7 @@ def simulate(stream: Stream, settings: Mapping[str, Any]) -> tuple[Floats, Float
 
 
 class _Operator:
-    """O2 and the joins."""
+    """The simulated operator O2 and the joins of O3 and O4."""
 
     def __init__(self, stream: Stream, window_seconds: float) -> None:
         self._stream, self._window = stream, window_seconds
@@ -171,7 +171,7 @@ class _Operator:
 
 
 def _keep_every_event(count: PatternCount) -> None:
-    """Let every event be needed: the sample of a plant with one key is empty while events are shed."""
+    """Count every event as needed, because the sample of a plant with one key is empty while events are shed."""
     survivors = count.survivors
     kept = {label: [share * survivors.matches for share in KEPT_SHARES] for label in count.types}
     count.survivors = Survivors(survivors.matches, survivors.crowd, kept)

@@ -22,7 +22,7 @@ from workers.pipeline.tiers.finished_batch import InterEventBatch, OperatorCount
 
 
 class SimulatedRoom:
-    """The result queue. used_bytes: its contents; in_flight_events: dispatched, and not in it yet."""
+    """The result queue. used_bytes: size of its contents. in_flight_events: dispatched events without a result yet."""
 
     def __init__(self) -> None:
         self.used_bytes, self.in_flight_events, self.bytes_per_event = 0.0, 0.0, 0.0
@@ -31,12 +31,12 @@ class SimulatedRoom:
         return Room(round(self.used_bytes), round(self.in_flight_events), {}, self.bytes_per_event, 0)
 
     def list_after(self, replica: str, tick: int, count: int | None = None) -> list[Assignment]:
-        """Return no dispatches: none of the simulated ones gets stuck."""
+        """Return no dispatches, because simulated dispatches never get stuck."""
         return []
 
 
 class SimulatedApplication:
-    """An application, from its declaration (YAML)."""
+    """A simulated application, created from its declaration (YAML)."""
 
     def __init__(self, declaration: str, clock: Callable[[], float]) -> None:
         self.declared = parse_application_text(declaration, Path())

@@ -12,10 +12,10 @@ ROUNDING = 1e-6  # events
 
 @dataclass
 class SimulatedContainer:
-    """The counts are exact and may be fractions; a report has whole events.
+    """A container with exact counts, which may be fractions. Reports contain whole events.
 
-    received_events and sent_events, of transfers between nodes, are among those inserted and removed.
-    server_time_share: the share of the node's server that it takes; None: not measured. busy: its running workers.
+    received_events and sent_events count transfers between nodes. They are included in the inserted and removed events.
+    server_time_share: its share of the time of the node's server; None: not measured. busy: its running workers.
     """
 
     inserted_events: float = 0.0
@@ -55,7 +55,7 @@ class SimulatedContainer:
         target.received_events += sent
 
     def submit(self, ids: Sequence[str]) -> None:
-        """Submit workers; a worker that was submitted before runs only once."""
+        """Submit workers. A worker that is submitted again runs only once."""
         waiting = set(self.submitted)
         self.submitted += [each for each in ids if each not in waiting and each not in self._claimed]
 

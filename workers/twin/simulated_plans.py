@@ -18,7 +18,7 @@ Container = Callable[[str, str], SimulatedContainer]  # of a queue, on a node
 
 @dataclass
 class SimulatedPlan:
-    """An approved plan. pending: the moves of each queue that are not made yet. empties: the node to empty, or ""."""
+    """An approved plan. pending: remaining moves by queue. empties: the node to empty, or ""."""
 
     number: int
     kind: str
@@ -38,7 +38,7 @@ class SimulatedPlan:
 
 
 class SimulatedPlans:
-    """The open plans. rebalancing: the loop whose parameters and memory the rebalancing law uses, if there is one.
+    """The open plans. rebalancing: the loop with the parameters and memory for the rebalancing law, if any.
 
     moved_points, made_moves: the totals since the start.
     """
@@ -50,7 +50,7 @@ class SimulatedPlans:
         self._numbers = count(1)
 
     def begin(self, entry: LedgerEntry, snapshot: Snapshot, topology: Topology) -> None:
-        """Start the plan of a decision. Raise `BadInput` where the real plant would."""
+        """Start the plan of a decision. Raise `BadInput` in the same cases as the real plant."""
         planned = proposals.plan_decision(
             entry,
             snapshot,
@@ -66,7 +66,7 @@ class SimulatedPlans:
         self.open.append(SimulatedPlan(next(self._numbers), planned.kind, planned.moves, planned.empties, pending))
 
     def advance(self, topology: Topology, container: Container, seconds: float, now: float) -> Topology:
-        """Execute the open plans for this time, and return the topology then; finished plans are removed."""
+        """Execute the open plans for this time, remove finished plans, and return the new topology."""
         for plan in list(self.open):
             for queue in list(plan.pending)[: round(STEPS_PER_SECOND * seconds)]:
                 made = plan.pending.pop(queue)

@@ -1,7 +1,7 @@
-"""A simulated plant behind the interface of the real one, with its documents, on virtual time.
+"""A simulated plant with the interface and the documents of a real plant, on virtual time.
 
 A scenario moves events and reports finished batches. From that, the plant makes the reports that agents, worker hosts,
-producers, and the pipeline send each second, and the code of the real observer makes the snapshot of them: with its
+producers, and the pipeline send each second, and the code of the real observer turns them into a snapshot with
 ages, rates, and windows. Orders (workers, pool sizes, controls, throttling) wait here until the scenario applies them.
 """
 
@@ -63,9 +63,9 @@ class SimulatedNode:
 
 @dataclass
 class SimulatedHost:
-    """A worker host. A pool that is not kept at its ordered size returns to the size that it started with.
+    """A worker host. If an ordered size is not renewed, the pool returns to its initial size.
 
-    alive: its processes, which end after their work; None: they have the ordered size at once.
+    alive: number of its processes, which end after their work; None: the ordered size, at once.
     """
 
     started_with: int
@@ -99,7 +99,7 @@ class SimulatedHost:
 
 
 class SimulatedInventory(PlantInventory):
-    """What loops can be created for."""
+    """The targets that loops can be created for."""
 
     def __init__(self, plant: "SimulatedPlant") -> None:
         self.topology, self.snapshot = plant.topology, plant.observe()
@@ -109,7 +109,7 @@ class SimulatedInventory(PlantInventory):
 
 
 class SimulatedPlant:
-    """The plant. `clock` is virtual; nothing happens by itself."""
+    """The simulated plant. `clock` is virtual, and the plant changes only when a method is called."""
 
     def __init__(self, topology: Topology, hosts: Mapping[str, int] | None = None) -> None:
         """Set up an idle plant. hosts: the number of processes that each worker host starts with."""
@@ -121,10 +121,10 @@ class SimulatedPlant:
         self.latencies: dict[str, Latencies] = {}  # by queue, cumulative
         self.plans = SimulatedPlans()
         self.forecasts: dict[str, LoadForecast] = {}
-        self.controls: dict[str, dict[str, object]] = {}  # application → what was steered
+        self.controls: dict[str, dict[str, object]] = {}  # application → controls in force
         self.cores: int | None = None  # of Spark; None: not reported
         self._containers: dict[tuple[str, str], SimulatedContainer] = {}
-        self.requested: set[str] = set()  # loops that are to decide at once
+        self.requested: set[str] = set()  # loops that must decide at once
         self._throttled: dict[str, tuple[float, float]] = {}  # queue → when its throttling begins and ends
         self._watcher, self._snapshot = ReadingsWatcher(), NOTHING_SEEN
         self._beaten_at: float | None = None
@@ -137,11 +137,11 @@ class SimulatedPlant:
         return application
 
     def container(self, queue: str, node: str) -> SimulatedContainer:
-        """Return a queue's container on a node; it exists from the first time."""
+        """Return a queue's container on a node, and create it if necessary."""
         return self._containers.setdefault((queue, node), SimulatedContainer())
 
     def get_controls(self, application: str) -> Controls:
-        """Return an application's controls as steered."""
+        """Return an application's controls in force."""
         return self.applications[application].declared.controls.apply_changes(self.controls.get(application, {}))
 
     def compute_throttled_share(self, queue: str, seconds: float = 1.0) -> float:
@@ -150,7 +150,7 @@ class SimulatedPlant:
         return max(0.0, min(end, now + seconds) - max(began, now)) / seconds
 
     def beat(self) -> None:
-        """Advance the open plans, and let every node send its heartbeat, as each second."""
+        """Advance the open plans, and let every node send its heartbeat. Call this each second."""
         now, seconds = self.clock(), 1.0 if self._beaten_at is None else self.clock() - self._beaten_at
         self._beaten_at, self._seq = now, self._seq + 1
         self.topology = self.plans.advance(self.topology, self.container, seconds, now)
@@ -181,7 +181,7 @@ class SimulatedPlant:
         )
 
     def publish(self, loops: dict[str, LoopStatus]) -> Snapshot:
-        """Compose the snapshot of this instant from the reports, as the observer does, and return it."""
+        """Compose the current snapshot from the reports, as the observer does, and return it."""
         now = self.clock()
         heartbeats = {name: node.heartbeat for name, node in self.nodes.items() if node.heartbeat is not None}
         applications = {name: row.build_status(heartbeats) for name, row in self.applications.items()}
@@ -212,7 +212,7 @@ class SimulatedPlant:
         return self._snapshot
 
     def start_workers(self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0) -> list[str]:
-        """Submit the workers; the scenario starts them."""
+        """Submit workers, which the scenario starts."""
         if node not in self.topology.queue(queue).points:
             raise BadInput("node", f"{node} has no container of {queue}.")
         if count != len(ids):
@@ -221,7 +221,7 @@ class SimulatedPlant:
         return list(ids)
 
     def resize_pool(self, host: str, threads: int) -> None:
-        """Order a pool size, in force from the host's next report."""
+        """Order a pool size, which takes effect at the host's next report."""
         if not 1 <= threads <= MAX_THREADS:
             raise BadInput("threads", f"must be a whole number from 1 to {MAX_THREADS}, not {threads}.")
         if host not in self.hosts:
@@ -245,7 +245,7 @@ class SimulatedPlant:
         self.requested.update(loops)
 
     def throttle_queue(self, queue: str, seconds: float) -> None:
-        """Throttle a queue's producers; the scenario asks `compute_throttled_share`."""
+        """Throttle a queue's producers; the scenario reads `compute_throttled_share`."""
         self._throttled[queue] = self.clock(), self.clock() + seconds
 
     def move_points(self, entry: LedgerEntry) -> None:

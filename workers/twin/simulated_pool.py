@@ -1,7 +1,7 @@
 """Pools of worker hosts on the simulated plant, which the shipped concurrency loop sizes.
 
-A scenario moves the threads and reports the completions; the host counts them as a real one does. Events do not wait in
-the queue: whoever publishes them waits for an answer, as in the paper.
+A scenario sets the threads and reports the completions, which the host counts like a real host. Events do not wait in
+the queue: the publisher waits for an answer, as in the paper.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,11 +18,11 @@ from workers.twin.simulated_plant import SimulatedPlant
 from workers.twin.twin import Twin
 
 QUEUE, NODE = "orders", "n1"
-MAX_THREADS = 1_000  # what people set where the memory of the host suffices
+MAX_THREADS = 1_000  # limit that people set if the memory of the host suffices
 
 
 def build_twin(hosts: Mapping[str, int], parameters: Mapping[str, Any]) -> Twin:
-    """Return worker hosts with these sizes, whose loops people have put on auto."""
+    """Return worker hosts with these sizes, with loops that people have set to auto."""
     queue = QueueSpec(QUEUE, "jobs", {NODE: TOTAL}, minimum_containers=1)
     plant = SimulatedPlant(Topology(1, {NODE: NodeSpec(NODE, "")}, {QUEUE: queue}), hosts)
     given = {"maximum": MAX_THREADS, **parameters}
@@ -44,12 +44,12 @@ class ReportedPool:
 
     @property
     def threads(self) -> int:
-        """Return the size that the host has been ordered."""
+        """Return the ordered size of the host."""
         return self.host.slots
 
     @property
     def machine(self) -> Mapping[str, Any]:
-        """Return the exploration as the loop remembers it."""
+        """Return the exploration from the loop's memory."""
         law_state: Mapping[str, Any] = (self.loop.state or {}).get("law", {"machine": {"phase": "probe"}})
         machine: Mapping[str, Any] = law_state["machine"]
         return machine

@@ -2,7 +2,7 @@
 
 Each call of `pass_time` ends a period of the scenario's model, usually a second. Then everything happens in the order
 and at the times of a real plant: nodes and hosts report on the full second, the observer publishes a snapshot 0.2 s
-later, and 0.4 s after the full second the due loops decide on it (`workers.control.tick.evaluate_loop`), and act. The
+later, and 0.4 s after the full second the due loops decide on it (`workers.control.tick.evaluate_loop`) and act. The
 loops, their targets, intervals, parameters, guards, and modes are those that ship (`LoopKind`). There is no database,
 Redis, or Celery: loops and ledger entries are unsaved rows.
 """
@@ -47,8 +47,8 @@ class Twin:
     ) -> None:
         """Create the loops that these laws have at the plant, as they ship.
 
-        modes, parameters: by law, what a person sets before the run, such as a limit that the scenario requires. Don't
-        set anything that tunes the loop.
+        modes, parameters: values by law that a person sets before the run, such as a limit that the scenario requires.
+        Don't set parameters that tune the loop.
         """
         self.plant = plant
         self.entries: deque[LedgerEntry] = deque(maxlen=MAX_ENTRIES)
@@ -66,7 +66,7 @@ class Twin:
         self._numbers, self._unjudged = count(1), list[LedgerEntry]()
 
     def pass_time(self, seconds: float = 1.0) -> list[LedgerEntry]:
-        """Let the clock pass this time, then observe, and tick the due loops. Return their entries."""
+        """Advance the clock by this time, observe, tick the due loops, and return their entries."""
         clock = self.plant.clock
         clock.now += seconds
         self._observe()
@@ -107,7 +107,7 @@ class Twin:
         return [tick.entry for tick in ticks]
 
     def _act(self, loop: Loop, entry: LedgerEntry) -> None:
-        """Apply the decision as the loop's mode says; nobody answers proposals."""
+        """Apply the decision if the loop's mode allows it. Nobody approves proposals."""
         kind = get_kind(loop.law)
         try:
             if ledger.is_applied_by_tick(entry):

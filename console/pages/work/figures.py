@@ -47,7 +47,7 @@ class PaperFigures:
 
 @dataclass(frozen=True)
 class FigureMetric:
-    """A column of the table. reported: the paper has a value of it."""
+    """A column of the table. reported: whether the paper has values of the metric."""
 
     name: str
     unit: str
@@ -74,7 +74,7 @@ class FiguresPage(ConsolePage):
 
 @dataclass(frozen=True, kw_only=True)
 class FigurePage(FormPage):
-    """A table or figure, with the form to run it. same: always None, since a run takes no earlier arrivals."""
+    """A table or figure, with the form to run it. same: always None, because a run can't reuse earlier arrivals."""
 
     TEMPLATE, NAME = "work/figure.html", "lab"
 
@@ -134,7 +134,7 @@ def run(request: HttpRequest, figure: str) -> ActionResult:
     declared, posted = get_figure(figure), request.POST
     seeds, seed = parse_number(posted.get("seeds", ""), "seeds"), parse_number(posted.get("seed", ""), "seed")
     want_figure(declared, seeds, seed)
-    # Read last, since an uploaded file is kept.
+    # Read last, because reading stores an uploaded file.
     wanted = want_figure(declared, seeds, seed, read_trace_choice(request))
     made = lab_steering.begin(actor_of(request), wanted, build_job_context())
     url = reverse("figure", args=[figure])

@@ -38,8 +38,8 @@ def measure_target(
 ) -> Measurement:
     """Return the observation of the replicas that have a share.
 
-    They are `incomparable` where a replica reports nothing, and `starved` where its small share is the reason. The law
-    decides whether the load is high enough for a comparison, and whether the differences may be chance.
+    They are `incomparable` if a replica reports nothing, and `starved` if its small share is the reason. The law
+    decides whether the load is high enough for a comparison, and whether the differences may be random variation.
     """
     rows = _list_replicas(target, snapshot)
     application_row = find_application(target, snapshot)

@@ -47,7 +47,7 @@ ATTACHED_INTERVAL_SECONDS = 5
 # Shortly before an unfulfilled reduction counts as missed, the pool is taken to have reached its smallest
 # possible size.
 PATIENT_SHARE = 0.9
-# A pool whose oldest event has waited for this time does not keep up.
+# If the oldest event has waited for this time, the pool does not keep up.
 WAITING_SECONDS = 5.0
 Document = Mapping[str, Any]
 
@@ -251,13 +251,13 @@ def _build_start_values(slots: int, least: int, most: int) -> dict[str, Any]:
 
 
 def _list_advised_processes(observed: Document, action: Document, terms: Document) -> dict[str, AdvisedOperator]:
-    """Return the pool's processes and the advised ones; the loop does not measure what waits for them."""
+    """Return the current and the advised processes of the pool. The loop does not measure waiting events."""
     processes = int(observed["threads"])
     return {"pool": AdvisedOperator(tasks=processes, advised=int(action.get("threads", processes)))}
 
 
 def describe_probe(row: LoopStatus) -> str:
-    """Return the size that the loop tests now, and how far the test is; empty for none."""
+    """Return the size that the loop tests now and the progress of the test; empty for no test."""
     terms, acts = row.terms, row.mode == Loop.Mode.AUTO
     threads, usual = terms.get("threads"), terms.get("usual_threads")
     if not acts or threads is None or usual is None or threads == usual:
@@ -290,7 +290,7 @@ KIND = LoopKind(
             "probe_error": 0.02,
             "trial_seconds": 60.0,
             "probe_seconds": 120.0,
-            # A process ends after its work: half a minute.
+            # Half a minute, because a process ends only after its work.
             "patience": 15,
         },
         # Hosts report each second, and their reports are checked each second.

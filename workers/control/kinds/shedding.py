@@ -78,7 +78,7 @@ def measure_target(
 def list_protected_types(row: ApplicationStatus, shedding: list[str], snapshot: Snapshot) -> list[str]:
     """Return the types that must be kept, because they come from queues that do not shed.
 
-    The samples of producers tell the types of a queue. A type that also comes from a queue that sheds may be dropped,
+    The samples of producers show the types of a queue. A type that also comes from a queue that sheds may be dropped,
     unless a person has capped the ladder of its other queue: such a queue loses no events, so while its types are
     unknown, all types are kept.
     """

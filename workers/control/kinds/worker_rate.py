@@ -227,7 +227,7 @@ def compute_desired(observation: Mapping[str, Any], action: Mapping[str, Any]) -
 def _list_advised_processes(
     observed: Mapping[str, Any], action: Mapping[str, Any], terms: Mapping[str, Any]
 ) -> dict[str, AdvisedOperator]:
-    """Return the processes of a pool and the advised ones; workers that end on their own have no such number."""
+    """Return the current and the advised processes of a pool. Workers that end after their work have no such number."""
     if not is_permanent(observed):
         return {}
     running = int(observed["running"])

@@ -254,9 +254,9 @@ class PromisedResponse:
 class AdviceMeasure:
     """How the value of a loop's advice is measured (`workers.control.advice`).
 
-    unit: of what it sets; a level has no price. of: from an entry's observation, its action ({} for none), and its
-    terms, the operators with their units and the advised units; {} where they are not known. is_bounded: the loop sets
-    one number, so an approved range becomes the guard's minimum and maximum.
+    unit: the unit of the actuator; a level has no price. of: from an entry's observation, its action ({} for none), and
+    its terms, the operators with their units and the advised units; {} where they are not known. is_bounded: the loop
+    sets one number, so an approved range becomes the guard's minimum and maximum.
     """
 
     unit: Literal["worker", "task", "node", "level"]
@@ -270,7 +270,7 @@ class LoopTuning:
 
     replay: how its baselines process the recorded load (`workers.control.costs`); None: they do not.
     promise: the response of parameters that are not in force yet; None where the law has no model.
-    advice: how the value of advice is measured; None: its loops act from the start, or their advice has no such value.
+    advice: how the value of advice is measured; None: its loops act from the start, or the value can't be measured.
     scenario: the lab scenario in which the law is compared with its baselines; None where there is none.
     unit_hours: worker-hours of one unit of the actuator (per hour, where it stays); None while that is unknown, or for
     an actuator without a price.

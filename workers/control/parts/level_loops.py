@@ -1,8 +1,8 @@
 """The loops behind the levels of a queue's remedy ladder: what they can still do, and the request to decide at once.
 
-In auto, these loops act on their own, whatever the level of the ladder. The ladder reads here whether they help, and
-enabling their level makes them decide at once: their next decision is due, and a cool-down is waived once. In advise
-or on hold a loop only helps if a person approves its advice, which the ladder therefore names.
+In auto, these loops act on their own, whatever the level of the ladder. This module tells the ladder whether they help,
+and enabling their level makes them decide at once: their next decision is due, and a cool-down is waived once. In
+advise or on hold a loop only helps if a person approves its advice, which the ladder therefore names.
 """
 
 from collections.abc import Mapping
@@ -87,7 +87,7 @@ def _are_all_slots_busy(snapshot: Snapshot) -> bool:
 
 
 def _acts(row: LoopStatus, snapshot: Snapshot) -> bool:
-    """Return whether a loop has just added capacity, or waits for the effect of what it did."""
+    """Return whether a loop has just added capacity, or waits for the effect of its action."""
     if row.mode != Loop.Mode.AUTO:
         return False
     adds = bool(row.relief) and _is_fresh(row, snapshot)
@@ -102,7 +102,7 @@ def _acts(row: LoopStatus, snapshot: Snapshot) -> bool:
 
 
 def _has_decided(row: LoopStatus, level: str, queue: str, snapshot: Snapshot) -> bool:
-    """Return whether a loop has decided lately, or since a ladder that acts has enabled its level."""
+    """Return whether a loop has decided recently, or since an acting ladder has enabled its level."""
     ladder = scope.find_ladder(queue, snapshot)
     if ladder is None or ladder.mode != Loop.Mode.AUTO:
         return True
@@ -116,7 +116,7 @@ def _is_fresh(row: LoopStatus, snapshot: Snapshot) -> bool:
 
 
 def _has_owner(row: LoopStatus, loops: Mapping[str, LoopStatus]) -> bool:
-    """Return whether another loop acts on the target, of which only one may act: nobody waits for this one's advice."""
+    """Return whether another loop already acts on the target, so that this loop's advice is not needed."""
     if row.law not in RANKED_LAWS:
         return False
     others = [other for other in loops.values() if other.law in RANKED_LAWS and other.target == row.target]

@@ -31,7 +31,7 @@ from workers.plants.topology import MAX_TASKS, build_application_topology, build
 
 # Precedence of the laws that act; the last one acts by default.
 OWNERS = catalog.list_ranked_laws()
-UNREPORTED_CORES = 2  # those of a pipeline of an older version, by its default
+UNREPORTED_CORES = 2  # default number of cores of older pipeline versions, which don't report it
 BOUND_SECONDS, OTHERS_MAXIMUM = 15.0, 4
 # Settings of a loop and the clock of its kind: a plant may request faster ticks.
 INTERVAL_SECONDS, CLOCK_SECONDS = 5, 2
@@ -204,7 +204,7 @@ def _observe_application(
 
 
 def count_useful_tasks(snapshot: Snapshot) -> int:
-    """Return the tasks that can work at the same time: more tasks than Spark's cores would wait for each other."""
+    """Return the maximum number of tasks that can work at the same time: the number of Spark's cores."""
     return min(MAX_TASKS, snapshot.pipeline.cores or UNREPORTED_CORES)
 
 
@@ -250,7 +250,7 @@ def _list_advised_tasks(observed: Document, action: Document, terms: Document) -
 
 
 def _find_arrival_rate(row: Document) -> float | None:
-    """Return the arrival rate of the operator, in the form that either law records."""
+    """Return the arrival rate of the operator from either law's record."""
     if row.get("service_seconds") is None:
         return None
     interval = row.get("arrival_interval_seconds")

@@ -22,10 +22,10 @@ from workers.pipeline.patterns.shedding import ShedCounts
 from workers.pipeline.tiers.finished_batch import InterEventBatch
 
 DIGITS = 6  # significant digits: a variance of microseconds is small, but not zero
-MIN_BATCHES = 10  # with fewer, the variance says little
+MIN_BATCHES = 10  # with fewer, the variance is unreliable
 RETAINED_SECONDS = 60.0
 CLOCK_SECONDS = 1e-6  # resolution of a measured time; a difference of two has a variance of a sixth of its square
-# A greater c² comes from single pauses, such as the first batch of a process, and not from the events.
+# Single pauses, such as the first batch of a process, cause a greater c². The events don't.
 MAX_CV2 = 50.0
 
 
@@ -117,8 +117,8 @@ def estimate_arrival_cv2(samples: Sequence[WorkSample]) -> float | None:
 def _count_inputs(samples: Sequence[WorkSample], window_seconds: float) -> float:
     """Return the events that arrive in a window.
 
-    The batches of a window also bring what arrived before it, which is much if they are long. Therefore their events
-    are related to the time in which they arrived.
+    The batches of a window also contain events that arrived before it, many if the batches are long. Their events are
+    therefore divided by the time in which they arrived.
     """
     covered_seconds = sum(sample.elapsed_seconds or 0.0 for sample in samples)
     if not covered_seconds:

@@ -72,7 +72,7 @@ class Statuses:
             self._end_before = f"its process exited unexpectedly, {silent_seconds:,.0f} s before this start"
         self._error = self._end_before
         self._before = {**left.carried, **left.applications} if left else {}
-        self.cores: int | None = None  # of Spark
+        self.cores: int | None = None  # number of Spark's cores
 
     def board(self, application: Application) -> StatusBoard:
         """Return a board for an application, or for another version of it, which continues the counts."""

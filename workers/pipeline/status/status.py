@@ -89,13 +89,13 @@ class _Window:
 
 
 class MeasuredRoom(Protocol):
-    """The result queue, as far as the status shows it."""
+    """The part of the result queue that the status shows."""
 
     def measure_room(self) -> Room: ...
 
 
 class ListedDispatches(Protocol):
-    """The dispatches, as far as the status shows them."""
+    """The part of the dispatches that the status shows."""
 
     def list_after(self, replica: str, tick: int, count: int | None = None) -> list[Assignment]: ...
 
@@ -304,7 +304,7 @@ class StatusBoard:
     def _open_window(self) -> _Window:
         """Forget old batches, and return the recent ones.
 
-        The last one is shown until there is a newer one, and variances are estimated from those of RETAINED_SECONDS.
+        The last batch is shown until there is a newer batch. Variances use the batches of RETAINED_SECONDS.
         """
         now = self._monotonic()
         since = now - WINDOW_SECONDS
@@ -457,7 +457,7 @@ def _compute_share(part: float, whole: float) -> float:
 
 @dataclass
 class _SplitSamples:
-    """The batches of a task: those of the window, and earlier ones."""
+    """The batches of a task in the window, and earlier batches."""
 
     recent: list[WorkSample] = field(default_factory=list)
     earlier: list[WorkSample] = field(default_factory=list)
@@ -483,7 +483,7 @@ def _add_spacing(records: Iterable[Any], ages_seconds: Iterable[float]) -> Itera
 
 
 def _compute_combiner_wait(recent: list[InterEventBatch], behind_seconds: float) -> float | None:
-    """Return how long a row waits on average from the replica's result to the batch that reads it first."""
+    """Return the mean time from a replica's result to the first batch that reads it."""
     waits = [pair for batch in recent for pair in batch.list_waits(behind_seconds)]
     rows = sum(count for count, _ in waits)
     return round(sum(count * wait for count, wait in waits) / rows, 4) if rows else None

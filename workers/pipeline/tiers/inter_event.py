@@ -1,8 +1,8 @@
 """The second tier: operators that turn events into complex events.
 
 Spark calls it for each inter-event micro-batch. Each level of operators is one Spark job, in which each operator has as
-many tasks as its parallelism says, if they save more time than they take: otherwise one task does all. Then the complex
-events are published.
+many tasks as its parallelism, if they save more time than they cost. Otherwise, one task processes all operators. Then
+the complex events are published.
 """
 
 import logging
@@ -25,7 +25,7 @@ from workers.pipeline.tiers.state import StateStore
 
 logger = logging.getLogger(__name__)
 WARN_SECONDS = 60.0  # seconds between two warnings about a pattern
-TASK_SECONDS = 0.02  # a further task of a job takes 3 to 20 ms (median, two cores, idle and busy)
+TASK_SECONDS = 0.02  # an additional task of a job costs 3 to 20 ms (median, two cores, idle and busy)
 NEWEST_SHARE = 0.3  # weight of the newest batch in the time of a row
 
 

@@ -269,7 +269,7 @@ class OperatorMemory:
         return written
 
     def _drop_excess_parts(self, parts: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Leave out the largest parts of a group until the rest fits, samples first, and count what is left out."""
+        """Leave out the largest parts of a group, samples first, until the rest fits, and count the omitted parts."""
         total = sum(map(len, parts.values()))
         left = dict(parts)
         for signature in sorted(parts, key=lambda name: (not name.endswith(SAMPLE), -len(parts[name]))):
