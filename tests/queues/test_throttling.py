@@ -37,7 +37,7 @@ def client(control_server, plant_topology, time):
         yield made
 
 
-def test_throttling_ends_by_itself_or_at_once_and_one_that_a_person_set_without_end_is_checked_again(control):
+def test_throttling_expires_or_ends_at_once_and_is_checked_again_if_it_has_no_expiry(control):
     throttling.throttle(control, "alert", 30.0)
     assert 29 < throttling.load_left_seconds(control, "alert") <= 30
     assert throttling.load_left_seconds(control, "telemetry") == 0

@@ -65,13 +65,13 @@ def test_after_a_day_of_advice_that_saves_hours_auto_is_proposed_with_the_saving
 
 
 @pytest.mark.parametrize("advice", [{"advice": 8}, {"advice": 12}, {"hours": 12}])
-def test_advice_that_saves_nothing_or_was_hardly_measured_is_not_proposed(loop, advice):
+def test_no_proposal_without_savings_or_enough_measurements(loop, advice):
     assert propose(loop, **advice) is None
     assert find_mode_proposal(loop) is None
     assert ModeProposal.objects.get().state == "observing"
 
 
-def test_nothing_is_evaluated_before_a_day_is_over_and_once_a_day_after(loop, django_assert_max_num_queries):
+def test_advice_is_evaluated_after_a_day_and_then_once_a_day(loop, django_assert_max_num_queries):
     propose_due(BEGAN)
     advise(loop)
     assert propose_due(NOW - SLOT) is None
@@ -122,7 +122,7 @@ def test_a_viewer_cannot_approve(loop, operator):
         )
 
 
-def test_a_law_whose_rival_acts_on_the_same_tasks_is_not_proposed():
+def test_no_proposal_while_another_law_sets_the_same_tasks():
     for law, mode in (("parallelism_queueing", "advise"), ("parallelism_joint", "auto")):
         Loop.objects.create(name=f"{law}/shop", law=law, target={"application": "shop"}, mode=mode)
     loop = Loop.objects.get(law="parallelism_queueing")

@@ -147,7 +147,7 @@ def test_a_pause_among_few_samples_is_left_out_and_the_others_count(honest, paus
     assert found.mean_seconds == pytest.approx(statistics.fmean(honest))
 
 
-def test_honest_samples_count_though_some_are_long():
+def test_long_samples_count_if_they_are_no_pauses():
     """Samples are means of ten exponential times, as a pool's are of its completions."""
     chance = random.Random(3)
     kept, means = [], []
@@ -203,7 +203,7 @@ def test_a_pool_is_not_reduced_while_work_waits_unless_more_threads_reduced_the_
     assert usual >= threads or more_was_worse
 
 
-def test_a_pool_past_its_peak_is_reduced_though_work_waits():
+def test_a_pool_past_its_peak_is_reduced_even_if_work_waits():
     parameters = read(method="explorer", initial_samples=5, steady_seconds=20.0, maximum=64)
     past = [size for size, _ in waiting_pool(parameters, lambda size: min(size, 200 / size**2), 40, threads=16)]
     assert past[-1] <= 8

@@ -167,7 +167,7 @@ class LatePlant:
 @pytest.mark.parametrize("delay", [0, 1, 2])
 @pytest.mark.parametrize("b", [1.0, 3.0, 6.0])
 @pytest.mark.parametrize("a", [0.0, 0.5, 0.8])
-def test_a_difference_ends_without_oscillation_whatever_the_delay_and_the_effect_of_shares(a, b, delay):
+def test_a_difference_ends_without_oscillation_for_any_delay_and_effect_of_shares(a, b, delay):
     """The law starts with its own model. Where the shares can't end the difference, they stay at their limit."""
     plant = LatePlant(a, b, delay)
     course = plant.run(150, disturbance=2.0)
@@ -228,7 +228,7 @@ def test_replicas_on_the_same_cores_keep_equal_shares_unless_one_differs():
     assert seen_with({"a": 3.0, "b": 1.0}, error_seconds=0.1, same_cores=True)["decisions"][0]["action"]
 
 
-def test_shares_that_turn_out_not_to_matter_return_to_equal():
+def test_shares_without_an_effect_return_to_equal():
     plant = LatePlant(0.5, 0.05, 1)
     plant.run(60, disturbance=3.0)
     plant.run(1, disturbance=3.0)

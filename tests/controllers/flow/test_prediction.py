@@ -49,7 +49,7 @@ def test_without_a_model_nothing_is_promised():
 @given(
     a=st.floats(0, 1), b=st.floats(0.1, 10), r=st.floats(0.1, 50), delay=st.integers(0, 2), averaging=st.integers(1, 3)
 )
-def test_a_difference_comes_to_nothing_as_the_law_itself_moves_shares(a, b, r, delay, averaging):
+def test_the_law_moves_shares_until_a_difference_ends(a, b, r, delay, averaging):
     found = predict_balance(balanced(a=a, b=b, r=r, delay=delay, averaging=averaging))
     late = {"delay": delay, "averaging": averaging}
     gains = balance.design_balance_gains(np.full(2, a), np.full(2, b), q=1.0, integral=0.25, r=r, **late)

@@ -85,7 +85,7 @@ def test_points_move_before_the_ramp_that_would_make_a_node_busy():
     assert decision.terms["worst_before"] == pytest.approx(280), "what is measured now"
 
 
-def test_a_ramp_that_no_plan_can_bear_moves_nothing_before_it_comes():
+def test_no_points_move_before_a_ramp_that_no_plan_fits():
     _, decision = decide(ramp(400, 2_000))
     assert decision.action is None and decision.limited_by is None
 

@@ -40,7 +40,7 @@ def test_what_is_measured_per_match_is_no_surplus_and_types_of_a_pattern_are_kep
     assert measured.action["expected"]["failed"] == pytest.approx(3 * 0.2 / 0.606)
 
 
-def test_surplus_within_keys_is_dropped_first_and_the_rest_of_the_budget_goes_to_what_brings_more():
+def test_surplus_within_keys_is_dropped_before_events_that_matches_need():
     ways = [{"takes": {"submit": 50.0, "fail": 1.0}}, {"takes": {"submit": 26.0, "fail": 1.04}}]
     patterns = [JOBS[0], {**JOBS[1], "reduced": ways}]
     for budget, failed in ((0.956, 2.885), (1.0, 2.918)):

@@ -340,7 +340,7 @@ def test_overrides_and_silences_that_ended_long_ago_go_and_those_with_an_effect_
         assert set(model.objects.values_list("reason", flat=True)) == {"399", "None"}
 
 
-def test_of_old_versions_the_newest_and_what_is_at_work_stay(keeper, django_user_model):
+def test_the_newest_and_the_running_versions_are_kept(keeper, django_user_model):
     owner = django_user_model.objects.create_user("desk-2")
     old = NOW - timedelta(days=500)
     for number in range(1, 14):

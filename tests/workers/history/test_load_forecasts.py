@@ -122,7 +122,7 @@ def broken(series, now):
         (broken, "RuntimeError"),
     ],
 )
-def test_too_little_a_past_and_a_fault_foresee_nothing_and_say_so(minutes, why):
+def test_a_short_history_or_an_error_gives_no_forecast_and_a_reason(minutes, why):
     row = loads(ForecastWatch(minutes), SHOP)["shop"]
     assert row.mean_per_second is None and why in row.refused
 

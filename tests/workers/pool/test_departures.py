@@ -68,7 +68,7 @@ def test_samples_of_calls_that_take_about_as_long_are_about_alike(slots, call_se
     assert statistics.pstdev(found) <= 0.12 * statistics.mean(found)
 
 
-def test_another_mix_of_work_is_not_another_throughput():
+def test_a_change_of_the_mix_of_work_does_not_change_the_throughput():
     """Slots that are all busy do as much work, whether their events take 10 ms or a second."""
     slow = SimulatedService(100, 1.0)
     host = SimulatedHost(8, 0, 0.0, service=slow)

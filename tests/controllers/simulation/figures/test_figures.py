@@ -78,7 +78,7 @@ def test_several_seeds_give_the_mean_and_the_band_of_student_s_t():
     assert found.series["threads"].shape == (3, 3) and found.series_seconds == 2.0
 
 
-def test_one_seed_is_given_as_it_is():
+def test_a_single_seed_has_no_confidence_band():
     outcome = ScenarioOutcome({"threads": 4}, {"threads": np.ones(3)}, 2.0)
     found = run_seeds(Scenario("s", "", ("a",), (), (), lambda *_: outcome), "a", {}, [7], None)
     assert found.metrics == {"threads": 4} and not found.bands

@@ -176,7 +176,7 @@ def test_arrivals_are_counted_over_a_whole_cycle_of_throttling():
     assert late.observation["came_per_second"] == 67.0, "the last decision is too long ago"
 
 
-def test_what_comes_in_spite_of_throttling_is_all_that_is_offered_once_events_are_shed():
+def test_arrivals_are_the_offered_load_once_events_are_shed():
     """The estimate would grow without end: closing more does not make producers wait that hold back no more."""
     found = observed(5, 0.9, 100.0, 1_500, {"inserted@n1": 1_000.0, "at": 100.0}).observation
     assert (found["came_per_second"], found["demand_per_second"]) == (100.0, 100.0)

@@ -210,7 +210,7 @@ def two_queues(plant, cap="shed", **types):
     Loop.objects.filter(name="ladder/orders").update(parameters={"cap": cap, "backlog_bound_seconds": 1e4})
 
 
-def test_of_two_queues_shedding_starts_on_the_hot_one_and_keeps_the_types_of_the_quiet_one(plant):
+def test_shedding_drops_types_of_the_overloaded_queue_and_keeps_those_of_the_other(plant):
     two_queues(plant, telemetry=["cpu"], orders=["load"])
     plant.load(2.0)
     plant.snapshot["queues"]["orders"]["in_per_second"] = 0.0
@@ -231,7 +231,7 @@ def test_of_two_queues_shedding_starts_on_the_hot_one_and_keeps_the_types_of_the
         ("throttle", {"telemetry": ["cpu"]}, {"cpu", "load", "load-rises"}),  # it loses nothing, whatever it has
     ],
 )
-def test_a_capped_queue_loses_nothing_though_another_of_its_application_sheds(plant, cap, types, kept):
+def test_a_capped_queue_loses_no_events_while_another_queue_of_its_application_sheds(plant, cap, types, kept):
     two_queues(plant, cap, **types)
     document = {**plant.snapshot, "loops": {"ladder/orders": {"law": "ladder", "cap": cap}}}
     snapshot = snapshot_of(document)

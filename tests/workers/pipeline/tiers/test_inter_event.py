@@ -44,7 +44,7 @@ def test_operators_of_a_level_also_run_at_the_same_time_where_each_has_one_task(
     assert count_tasks(work, 40) == 1
 
 
-def test_nothing_to_do_needs_no_task_and_teaches_nothing(work):
+def test_an_empty_batch_needs_no_task_and_changes_no_measured_time(work):
     learn(work, 100, hosts=1.0)
     learn(work, 0, hosts=9.0)
     assert count_tasks(work, 0, hosts=4) == 0
