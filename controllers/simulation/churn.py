@@ -19,7 +19,7 @@ moved_share            points moved per hour, as a share of all points
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -104,7 +104,9 @@ class NodeChurn:
 
 
 @dataclass
-class _Tally:
+class ChurnTally:
+    """What happened: moves, TOOBUSY node-minutes, the time of decisions, and nodes in use."""
+
     moved: int = 0
     restored: int = 0
     moves: int = 0
@@ -113,6 +115,35 @@ class _Tally:
     worst: list[Floats] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     used: list[int] = field(default_factory=list)
+
+    def count_moves(self, points: Sequence[int], restored: bool = False) -> None:
+        if restored:
+            self.restored += sum(points)
+        else:
+            self.moved += sum(points)
+            self.moves += len(points)
+
+    def count_loads(self, plant: Allocation, loads: Floats, heirs: Flags) -> None:
+        """Count minutes of loads, by minute and node. heirs: the nodes that carry load for an unreachable one."""
+        self.toobusy += int((loads >= TOOBUSY).sum())
+        self.of_failures += int((loads >= TOOBUSY)[:, heirs].sum())
+        self.used.append(int((~plant.idle & ~plant.offline).sum()))
+        self.worst.append(loads.max(axis=1))
+
+    def summarize(self, settings: Mapping[str, Any]) -> ScenarioOutcome:
+        points = int(settings["containers"]) // HOLDERS * TOTAL
+        metrics = {
+            "toobusy_node_minutes": self.toobusy,
+            "of_failures": self.of_failures,
+            "points_moved": self.moved,
+            "moved_share": round(self.moved / points / float(settings["hours"]), 6),
+            "moves": self.moves,
+            "points_restored": self.restored,
+            "nodes_used_mean": round(float(np.mean(self.used)), 3),
+            "decision_seconds_worst": round(max(self.seconds), 3),
+            "decision_seconds_mean": round(float(np.mean(self.seconds)), 3),
+        }
+        return ScenarioOutcome(metrics, {"worst_node_per_second": np.concatenate(self.worst)})
 
 
 def place_initially(settings: Mapping[str, Any], seed: int) -> Allocation:
@@ -144,13 +175,18 @@ def build_load_profile(settings: Mapping[str, Any], trace: Floats | None) -> Flo
     return np.asarray(settings["valley"] + (1 - settings["valley"]) * (1 + np.cos(2 * np.pi * from_peak)) / 2)
 
 
+def generate_rates(plant: Allocation, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:
+    """Return the rate of each queue in each minute."""
+    shape = build_load_profile(settings, trace)[:, None] * plant.rate[None, :]
+    return add_noise(shape, settings["noise"], create_random_generator(seed, "noise"))
+
+
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run one law. Membership and arrivals are the same for all laws of a seed."""
     plant = place_initially(settings, seed)
-    shape = build_load_profile(settings, trace)[:, None] * plant.rate[None, :]
-    rates = add_noise(shape, settings["noise"], create_random_generator(seed, "noise"))
+    rates = generate_rates(plant, settings, seed, trace)
     who: Balancer = GreedyBand() if law == "greedy-band" else OurLaws(BUSY, TOOBUSY)
-    there, tally = NodeChurn.start_with(len(plant.nodes)), _Tally()
+    there, tally = NodeChurn.start_with(len(plant.nodes)), ChurnTally()
     members, chance = create_random_generator(seed, "members"), create_random_generator(seed, law)
     for minute in range(0, len(rates), DECISION_MINUTES):
         mean = rates[max(0, minute - MEASUREMENTS) : max(1, minute)].mean(axis=0)
@@ -158,39 +194,28 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         # Points of lost nodes are restored elsewhere, whatever the law.
         gone = there.list_abandoned_nodes(minute)
         restored = find_restoring_moves(plant, gone) if gone else []
-        tally.restored += sum(move.points for move in restored)
+        tally.count_moves([move.points for move in restored], restored=True)
         plant = mark_idle_nodes(plant.apply(restored))
         began = time.process_time()
         moves = [move for part in who.decide(plant, chance) for move in part]
         tally.seconds.append(time.process_time() - began)
-        tally.moved += sum(move.points for move in moves)
-        tally.moves += len(moves)
+        tally.count_moves([move.points for move in moves])
         plant = mark_idle_nodes(plant.apply(moves))
         there.step(minute, settings, members)
         # The minutes until the next decision, with the nodes that have left since.
-        now, coming = there.apply_absences(plant, minute), rates[minute : minute + DECISION_MINUTES]
-        heard = compute_node_shares(now)
-        heard[:, now.offline] = 0.0
-        silent = 1 - heard.sum(axis=1)
-        loads = coming @ (heard / np.where(silent < 1, 1 - silent, 1.0)[:, None])
-        heirs = (heard[silent > 1e-9] > 0).any(axis=0)
-        tally.toobusy += int((loads >= TOOBUSY).sum())
-        tally.of_failures += int((loads >= TOOBUSY)[:, heirs].sum())
-        tally.used.append(int((~now.idle & ~now.offline).sum()))
-        tally.worst.append(loads.max(axis=1))
-    points = int(settings["containers"]) // HOLDERS * TOTAL
-    metrics = {
-        "toobusy_node_minutes": tally.toobusy,
-        "of_failures": tally.of_failures,
-        "points_moved": tally.moved,
-        "moved_share": round(tally.moved / points / float(settings["hours"]), 6),
-        "moves": tally.moves,
-        "points_restored": tally.restored,
-        "nodes_used_mean": round(float(np.mean(tally.used)), 3),
-        "decision_seconds_worst": round(max(tally.seconds), 3),
-        "decision_seconds_mean": round(float(np.mean(tally.seconds)), 3),
-    }
-    return ScenarioOutcome(metrics, {"worst_node_per_second": np.concatenate(tally.worst)})
+        now = there.apply_absences(plant, minute)
+        shares, heirs = compute_diverted_shares(now)
+        tally.count_loads(now, rates[minute : minute + DECISION_MINUTES] @ shares, heirs)
+    return tally.summarize(settings)
+
+
+def compute_diverted_shares(plant: Allocation) -> tuple[Floats, Flags]:
+    """Return the share of each queue that goes to each node, and the nodes that carry load for an unreachable one."""
+    shares = compute_node_shares(plant)
+    shares[:, plant.offline] = 0.0
+    silent = 1 - shares.sum(axis=1)
+    heirs = (shares[silent > 1e-9] > 0).any(axis=0)
+    return shares / np.where(silent < 1, 1 - silent, 1.0)[:, None], heirs
 
 
 def estimate_cost(settings: Mapping[str, Any]) -> SimulationCost:

@@ -47,7 +47,7 @@ def simulate(allocation: Allocation, rates: Floats, past: Floats) -> PlantTally:
     arrivals = np.concatenate([past, rates]).sum(axis=1)
     minutes = np.arange(len(arrivals)) - len(past) + 0.5
     at = np.asarray(plant.clock() + MINUTE_SECONDS * minutes, dtype=np.float64)
-    tally, steps, counted = PlantTally.start(len(rates), len(allocation.nodes)), round(60 / STEP_SECONDS), set[int]()
+    tally, steps = PlantTally.start(len(rates), len(allocation.nodes)), round(60 / STEP_SECONDS)
     shares = rates.sum(axis=0) / rates.sum()
     known = np.zeros((0, 0))
     watch = ForecastWatch(lambda series, now: (at[: known.size], np.tile(known, (len(series), 1))))
@@ -63,13 +63,11 @@ def simulate(allocation: Allocation, rates: Floats, past: Floats) -> PlantTally:
                 container.remove(container.waiting_events)
             tally.loads[minute] += now_per_second @ build_node_shares(points, allocation) / steps
             twin.pass_time(STEP_SECONDS)
-            for plan in plant.plans.open:
-                if plan.number not in counted:
-                    counted.add(plan.number)
-                    count_moves(tally, sum(move.points for move in plan.moves), len(plan.moves), plan.kind)
         points = list_points(plant, allocation)
         tally.containers[minute] = len(points)
         tally.used[minute] = len({node for _, node in points})
+    for kind, made in plant.plans.made.items():
+        count_moves(tally, sum(move.points for move in made), len(made), kind)
     return tally
 
 

@@ -10,7 +10,7 @@ from workers.documents.plans import PlanMove, PlanStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Plan
 from workers.placement import moves, plans, proposals
-from workers.placement.moves import STEPS_PER_SECOND, Move
+from workers.placement.moves import STEPS_PER_SECOND, Division, Move
 from workers.twin.simulated_container import SimulatedContainer
 
 Container = Callable[[str, str], SimulatedContainer]  # of a queue, on a node
@@ -18,11 +18,16 @@ Container = Callable[[str, str], SimulatedContainer]  # of a queue, on a node
 
 @dataclass
 class SimulatedPlan:
-    """An approved plan. pending: remaining moves by queue. empties: the node to empty, or ""."""
+    """An approved plan.
+
+    base: the points of each queue for which it was computed. pending: remaining moves by queue. empties: the node to
+    empty, or "".
+    """
 
     number: int
     kind: str
     moves: list[Move]
+    base: Division
     empties: str
     pending: dict[str, list[Move]] = field(default_factory=dict)
 
@@ -40,13 +45,13 @@ class SimulatedPlan:
 class SimulatedPlans:
     """The open plans. rebalancing: the loop with the parameters and memory for the rebalancing law, if any.
 
-    moved_points, made_moves: the totals since the start.
+    made: the moves since the start, by the kind of their plan.
     """
 
     def __init__(self) -> None:
         self.rebalancing: Loop | None = None
         self.open: list[SimulatedPlan] = []
-        self.moved_points = self.made_moves = 0
+        self.made: dict[str, list[Move]] = {}
         self._numbers = count(1)
 
     def begin(self, entry: LedgerEntry, snapshot: Snapshot, topology: Topology) -> None:
@@ -63,21 +68,35 @@ class SimulatedPlans:
         if planned.moves or not planned.empties:
             moves.check(planned.moves, topology, plans.find_offline_nodes(snapshot))
         pending = moves.group_by_queue(planned.moves)
-        self.open.append(SimulatedPlan(next(self._numbers), planned.kind, planned.moves, planned.empties, pending))
+        base = moves.list_live_points(topology, pending)
+        number = next(self._numbers)
+        self.open.append(SimulatedPlan(number, planned.kind, planned.moves, base, planned.empties, pending))
 
     def advance(self, topology: Topology, container: Container, seconds: float, now: float) -> Topology:
-        """Execute the open plans for this time, remove finished plans, and return the new topology."""
+        """Execute the open plans for this time, remove ended plans, and return the new topology.
+
+        A plan ends early if another one has changed the points of a queue, a target is closed, or the node to be
+        emptied has points again.
+        """
         for plan in list(self.open):
             for queue in list(plan.pending)[: round(STEPS_PER_SECOND * seconds)]:
+                if _has_drifted(topology, plan, queue):
+                    self.open.remove(plan)
+                    break
                 made = plan.pending.pop(queue)
                 topology = _move_queue(topology, queue, made)
-                self.moved_points += sum(move.points for move in made)
-                self.made_moves += len(made)
-            if not plan.pending:
-                if plan.empties:
+                self.made.setdefault(plan.kind, []).extend(made)
+            if plan in self.open and not plan.pending:
+                if plan.empties and not topology.has_points(plan.empties):
                     _transfer_events(topology, plan.empties, container, now)
                 self.open.remove(plan)
         return _remove_empty_containers(topology, container)
+
+
+def _has_drifted(topology: Topology, plan: SimulatedPlan, queue: str) -> bool:
+    """Return whether the moves of a queue are no longer possible as planned."""
+    targets = (topology.nodes[move.target] for move in plan.pending[queue])
+    return topology.queue(queue).live_points != plan.base[queue] or not all(node.takes_points for node in targets)
 
 
 def _move_queue(topology: Topology, queue: str, made: list[Move]) -> Topology:
