@@ -19,9 +19,11 @@ says less about the next second than the last ones do. It serves while no arriva
 workers, which should exist before a ramp: there the greater forecast counts.
 
 The forecast is therefore fed forward if more than the upper limit U allows would wait; below it only a worker that is
-certainly full starts. The backlog (q - pledged) is worked off at once: no rate has to be found by trial. θ is
-fill_share f if a worker fills within a few intervals. If it takes more than 7 intervals, an interval of delay costs
-little, and an additional event is one that the next worker need not take: with x workers' events per interval,
+certainly full starts. More workers may start than the waiting events can fill: if only as many started, a load of x
+events per interval would always leave x waiting, even above U. With `start_when` *waiting*, nothing starts while the
+queue is empty. The backlog (q - pledged) is worked off at once: no rate has to be found by trial. θ is fill_share f if
+a worker fills within a few intervals. If it takes more than 7 intervals, an interval of delay costs little, and an
+additional event is one that the next worker need not take: with x workers' events per interval,
 
     θ = f + (1 - f)/2 · max(0, 1 - x/0.15)
 
@@ -199,8 +201,6 @@ class _Evaluation:
             limit_words = f"the {format_number(patience)} s wait limit"
             late = f"{format_count(rest, 'event')} would exceed {limit_words} before the next check"
         count = full + (late is not None)
-        if parameters.start_when == "waiting":
-            count = min(count, math.ceil(free / size))
         if late is None and (slow := self._explain_extra_workers(free)) is not None:
             late = slow
             count = max(count, int(max(1, (observation.running or 0) * (parameters.raise_factor - 1))))
@@ -258,8 +258,6 @@ class _Evaluation:
             idle = Start(0, format_no_action("queue is empty"), None)
             return replace(manager, carry=0.0, cap=self._raise_cap(0)), idle
         count, cause, limited_by = need.count, self._explain(need), None
-        if count < need.full:
-            limited_by, cause = "waiting events", f"the waiting events fill only {format_count(count, 'worker')}"
         if count > parameters.maximum_rate:
             count, limited_by = math.floor(parameters.maximum_rate), "maximum_rate"
             cause = f"at most {format_count(count, 'worker')} may start per interval, but {need.count:,} are needed"

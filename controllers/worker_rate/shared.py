@@ -133,7 +133,9 @@ class WorkerRateParameters(msgspec.Struct, frozen=True, kw_only=True):
     start_when: Annotated[
         Literal["waiting", "always"],
         value(
-            "choice", "waiting: start workers for waiting events. always: also for arrivals, as in the thesis model."
+            "choice",
+            "waiting: start no workers while the queue is empty; thesis: nor more than its events fill. "
+            "always: regardless of the queue, as in the thesis model.",
         ),
     ] = "waiting"
 

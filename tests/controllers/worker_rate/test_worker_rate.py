@@ -119,13 +119,14 @@ def test_what_is_coming_is_fed_forward_only_above_what_may_wait():
         assert started([decision]) == [count], limit
 
 
-def test_no_more_workers_start_than_what_waits_can_fill():
-    # So impatient a limit has the whole forecast fed forward.
-    values = parameters(lead_seconds=5, caution=0, limit_wait_seconds=10_000)
-    _, decisions = run(values, {"length": 0}, {"length": 5_000}, {"length": 120, "removed": 5_000})
-    assert started(decisions) == [0, 100, 3]
-    assert decisions[2].limited_by == "waiting events"
-    assert "the waiting events fill only 3 workers" in decisions[2].reason
+@pytest.mark.parametrize(("waiting", "count"), [(120, 18), (0, 0)])
+def test_workers_start_for_what_is_coming_unless_the_queue_is_empty(waiting, count):
+    """1,000 come until a worker runs, and half the limit of 500 may wait: (waiting + 1,000 - 250) / 50."""
+    known = {"rate": 1, "carry": 0, "history": [waiting]}
+    known["arrivals"] = {"level": 1_000.0, "trend": 0.0, "bias": 0.0, "deviation": 0.0}
+    steady = catalog.read_state(LAW, parameters(), known)
+    decision = one(parameters(upper_limit=500, lead_seconds=5), waiting, state=steady, removed=1_000)
+    assert started([decision]) == [count]
 
 
 def test_a_rate_at_its_maximum_says_what_keeps_it_there():
@@ -245,7 +246,7 @@ def test_what_waits_is_served_at_once_or_within_the_bound_whatever_comes(lengths
         state, decision = decide_next(LAW, values, state, observe(length))
         quiet = quiet + 1 if length and not decision.action else 0
         assert quiet == 0
-        assert started([decision])[0] <= min(1e4, math.ceil(length / size))
+        assert started([decision])[0] <= min(1e4, math.ceil(decision.terms["found"] / size))
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50), st.floats(0, 10), st.floats(0, 5))

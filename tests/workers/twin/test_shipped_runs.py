@@ -10,14 +10,10 @@ SEED = 3
 # Seeds and settings for which the law beats a baseline in a short run.
 SEEDS = {"crash": 2}
 SETTINGS = {"churn": {"nodes": 20, "containers": 100, "hours": 3, "leaving": 0.1}}
-# Scenarios whose shipped loop is still worse, and why. A test that passes again has to be removed from here.
-WORSE = {"manager": "with its defaults, the loop waits for fuller workers than the lab's law"}
 
 
 def list_cases():
-    runs = catalog.find_shipped_runs()
-    marks = {name: [pytest.mark.xfail(reason=why, strict=True)] for name, why in WORSE.items()}
-    return [pytest.param(shipped, marks=marks.get(name, []), id=name) for name, shipped in runs.items()]
+    return [pytest.param(shipped, id=name) for name, shipped in catalog.find_shipped_runs().items()]
 
 
 def is_better(metric, one, other):
