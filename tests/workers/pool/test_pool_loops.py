@@ -135,7 +135,7 @@ def test_work_waits_while_a_queue_of_the_role_does_not_keep_up(queue, waiting):
 def test_the_size_that_is_tested_is_in_words():
     terms = {"threads": 1, "usual_threads": 2, "samples": 145, "needed_samples": 176, "undone_after_seconds": 31.0}
     row = LoopStatus(law="concurrency", mode="auto", terms=terms)
-    words = "Testing 1 process instead of 2: 145 of 176 samples, undone after 31 s more"
+    words = "Testing 1 process instead of 2: 145 of 176 samples, undone in 31 s"
     assert describe_probe(row) == words
     assert describe_probe(LoopStatus(mode="advise", terms=terms)) == ""
     assert describe_probe(LoopStatus(mode="auto", terms={**terms, "threads": 2})) == ""
