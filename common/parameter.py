@@ -36,6 +36,7 @@ OTHER_KINDS = {
     "map": "must be a JSON object of names and values",
 }
 LISTS = ("numbers", "integers", "rows")
+BOUNDED = (*LISTS, "map")
 ScalarKind = Literal["number", "integer", "flag", "text"]
 KINDS_OF_TYPES: dict[type, ScalarKind] = {float: "number", int: "integer", bool: "flag", str: "text"}
 KINDS_OF_LISTS: dict[type, Literal["numbers", "integers"]] = {float: "numbers", int: "integers"}
@@ -75,7 +76,7 @@ class Parameter:
     required: bool = False
     items: tuple["Parameter", ...] = ()  # for an object or row; for a map the declaration of its values
     or_null: bool = False  # null means "none"; if required, it has to be given
-    most: int | None = None  # items of a list, or characters of a text
+    most: int | None = None  # items of a list or map, or characters of a text
     variants: tuple[tuple[str, tuple["Parameter", ...]], ...] = ()  # kind → its further values
     # For the field of a form: its label, whether it has several lines, and name → a text to start from.
     title: str = ""
@@ -96,7 +97,7 @@ class Parameter:
             text = f"must be a list of {'whole ' if self.kind == 'integers' else ''}numbers {span}"
         else:
             text = f"must be {'a whole number' if self.kind == 'integer' else 'a number'} {span}"
-        most = f", at most {self.most}" if self.kind in LISTS and self.most is not None else ""
+        most = f", at most {self.most}" if self.kind in BOUNDED and self.most is not None else ""
         return f"{text}{most}{', or null' if self.or_null else ''}"
 
     def check(self, value: Any, where: str) -> Any:
@@ -172,7 +173,7 @@ class Parameter:
             alike = all(row and len(row) == len(value[0]) for row in value)
             return alike and all(self._is_number(item) for row in value for item in row)
         if self.kind in ("map", "object", "variant"):
-            return isinstance(value, Mapping)
+            return isinstance(value, Mapping) and (self.most is None or len(value) <= self.most)
         return self._is_number(value)
 
     def _is_number(self, value: object) -> bool:

@@ -9,6 +9,7 @@ rejection, the loop advises for another week before it is evaluated again.
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -26,6 +27,7 @@ from workers.models import FirstReport, LedgerEntry, Loop, ModeProposal
 from workers.steering.prices import compute_cost, load_prices
 from workers.steering.scope import list_active_loops
 
+logger = logging.getLogger(__name__)
 HOUR, DAY, WEEK = timedelta(hours=1), timedelta(days=1), timedelta(days=7)
 MIN_SECONDS = 600.0  # of the hour of a first report
 MIN_DAY_SECONDS = 20 * 3_600.0
@@ -93,7 +95,9 @@ def read_advised_ticks(
 
 def _build_tick(entry: LedgerEntry, measure: AdviceMeasure) -> AdvisedTick:
     observed: Mapping[str, Any] = entry.observation or {}
-    operators = {} if observed.get("unfit") else measure.of(observed, entry.action or {}, entry.terms or {})
+    # Without a valid measurement or anything to decide, the law was not asked, and the entry has no terms of it.
+    was_asked = bool(observed) and not observed.get("unfit") and not observed.get("idle")
+    operators = measure.of(observed, entry.action or {}, entry.terms or {}) if was_asked else {}
     return AdvisedTick(at=entry.at.timestamp(), operators=operators)
 
 
@@ -110,9 +114,12 @@ def propose_due(now: datetime) -> ModeProposal | None:
     due = loops.filter(mode_proposal__until__lte=now - DAY).order_by("mode_proposal__until").first()
     if due is None:
         return None
-    since, effect = now - DAY, None
-    if not _has_another_owner(due):
-        effect = measure_advice(due, since, now)
+    effect = None
+    try:
+        if not _has_another_owner(due):
+            effect = measure_advice(due, now - DAY, now)
+    except (KeyError, TypeError, ValueError):  # an entry of another version; the next day is evaluated
+        logger.exception("The advice of %s can't be evaluated.", due.name)
     state = ModeProposal.State.PROPOSED if effect and is_worth_acting(effect) else ModeProposal.State.OBSERVING
     proposal, _ = ModeProposal.objects.update_or_create(
         loop=due,

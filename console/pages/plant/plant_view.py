@@ -41,7 +41,7 @@ class ShownPlant:
 
     @property
     def is_supported(self) -> bool:
-        """Whether this version can attach plants of this kind."""
+        """Return whether this version can attach plants of this kind."""
         return self.kind not in adapters.RETIRED_KINDS
 
     @property

@@ -41,7 +41,7 @@ def test_the_prices_in_force_are_the_settings_of_the_plant():
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("value", [{"orders": -1}, {"orders": "much"}, [1], 5.0])
+@pytest.mark.parametrize("value", [{"orders": -1}, {"orders": "much"}, [1], 5.0, {f"type {n}": 1 for n in range(101)}])
 def test_a_price_by_name_that_is_no_price_is_rejected_and_changes_nothing(value):
     with pytest.raises(BadInput, match="value"):
         plant_settings.change("price.lost_event_of", value, None, timezone.now())
