@@ -24,6 +24,7 @@ NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,79}\Z")
 # Names of nodes and queues, and of applications, operators, and plants, which are part of URLs.
 QUEUE_NAME = re.compile(r"\A[a-z][a-z0-9_-]{0,39}\Z")
 PLANT_NAME = re.compile(r"\A[a-z][a-z0-9-]{0,39}\Z")
+CAPABILITY = re.compile(r"\A[a-z0-9][a-z0-9._-]{0,39}\Z")
 # PostgreSQL stores no NUL, and no database stores half of a surrogate pair.
 UNSTORABLE_CHARACTER = re.compile("[\0\ud800-\udfff]")
 
@@ -209,6 +210,17 @@ def accept_name(most: int = 60) -> Check:
 def accept_matching_text(form: re.Pattern[str], noun: str) -> Check:
     """Accept a text that matches a form."""
     return Check(noun, lambda value: _validate_value(isinstance(value, str) and form.match(value) is not None, value))
+
+
+CAPABILITIES_FORM = "a name of lowercase letters, digits, -, _, or ., such as gpu"
+
+
+def check_capabilities(names: object, field: str, error: type[BadInput] = BadInput) -> tuple[str, ...]:
+    """Return names of capabilities without duplicates. Raises the error that names the first wrong one."""
+    if not isinstance(names, list | tuple):
+        raise error(field, f'must be a list of names such as ["gpu"], not {shorten_for_message(names)}.')
+    check = accept_matching_text(CAPABILITY, CAPABILITIES_FORM)
+    return tuple(dict.fromkeys(str(check.validate(name, field, error, ".")) for name in names))
 
 
 def accept_choice(choices: Collection[str], noun: str = "") -> Check:

@@ -225,6 +225,12 @@ HANDLERS = Variable(
     " separated by commas",
     unset="none",
 )
+CAPABILITIES = Variable(
+    "WEIR_CAPABILITIES",
+    "capabilities of a worker host, separated by spaces: gpu zone-a. Queues and tasks can require them. The name of a"
+    " node (n1) means that the host is near this node",
+    unset="none",
+)
 KUBERNETES_CA = Folder(
     "WEIR_KUBERNETES_CA",
     "PEM file with the CA certificates for Kubernetes API servers",

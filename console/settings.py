@@ -166,6 +166,7 @@ CELERY_TASK_DEFAULT_QUEUE = "control"
 CELERY_TASK_DEFAULT_PRIORITY = 5
 CELERY_TASK_ROUTES = {"workers.tasks.consume": {"queue": "jobs"}}
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_DIRECT = True  # each host also takes work that is sent to it alone (workers.pool.selection)
 CELERY_DB_REUSE_MAX = 10**9  # tasks on one connection; `console.celery` closes one that does not answer
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_SEND_TASK_EVENTS = False

@@ -51,6 +51,7 @@ class Queue(models.Model):
     events_per_worker = models.PositiveIntegerField(default=5_000, validators=[MinValueValidator(1)])
     tries = models.PositiveSmallIntegerField(default=5, validators=[MinValueValidator(1)])
     handler_timeout_seconds = models.FloatField(default=30.0)
+    requirements = models.JSONField(default=list, blank=True, help_text="capabilities of worker hosts (jobs queues)")
 
     def __str__(self) -> str:
         return self.name

@@ -316,4 +316,5 @@ def _queue(queue: Queue) -> QueueSpec:
         events_per_worker=queue.events_per_worker,
         tries=queue.tries,
         handler_timeout_seconds=queue.handler_timeout_seconds,
+        requirements=tuple(queue.requirements),
     )

@@ -56,6 +56,7 @@ class QueueSpec:
     events_per_worker: int = 5_000
     tries: int = 5
     handler_timeout_seconds: float = 30.0
+    requirements: tuple[str, ...] = ()  # capabilities of the worker hosts (WEIR_CAPABILITIES)
 
     @property
     def live_points(self) -> dict[str, int]:
@@ -175,6 +176,8 @@ def _queue_document(queue: QueueSpec) -> dict[str, Any]:
         "events_per_worker": queue.events_per_worker,
         "tries": queue.tries,
         "handler_timeout_seconds": queue.handler_timeout_seconds,
+        # Left out if empty: an older version rejects unknown keys.
+        **({"requirements": list(queue.requirements)} if queue.requirements else {}),
     }
 
 
@@ -207,7 +210,7 @@ def _parse_node(name: str, document: object) -> NodeSpec:
 def _queue(name: str, document: object) -> QueueSpec:
     where = f"queues.{name}"
     _check_name(name, where)
-    document = _check_keys(document, where, tuple(_queue_document(QueueSpec(name, "jobs", {}))))
+    document = _check_keys(document, where, tuple(_queue_document(QueueSpec(name, "jobs", {}))), ("requirements",))
     try:
         points = thousand.check_points(document["points"], f"{where}.points", least=0)
     except BadInput as error:
@@ -227,6 +230,7 @@ def _queue(name: str, document: object) -> QueueSpec:
         events_per_worker=_check_whole_number(document["events_per_worker"], f"{where}.events_per_worker", 1, 2**31),
         tries=_check_whole_number(document["tries"], f"{where}.tries", 1, 1000),
         handler_timeout_seconds=_check_number(document["handler_timeout_seconds"], f"{where}.handler_timeout_seconds"),
+        requirements=checks.check_capabilities(document.get("requirements", []), f"{where}.requirements", BadTopology),
     )
 
 
@@ -246,7 +250,7 @@ def _build_unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _check_keys(document: object, where: str, keys: tuple[str, ...]) -> dict[str, Any]:
+def _check_keys(document: object, where: str, keys: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the object. Raises an error that names the first missing or unknown key."""
     if not isinstance(document, dict):
         raise BadTopology(where, "must be a JSON object.")
@@ -254,7 +258,7 @@ def _check_keys(document: object, where: str, keys: tuple[str, ...]) -> dict[str
         if key not in document:
             raise BadTopology(f"{where}.{key}", "is missing.")
     message = "is unknown; the keys are {known}."
-    checks.refuse_unknown(document, keys, where, BadTopology, message)
+    checks.refuse_unknown(document, (*keys, *optional), where, BadTopology, message)
     return document
 
 

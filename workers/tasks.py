@@ -39,6 +39,7 @@ from workers.plants.foreign import adapters, interventions, repeated_orders
 from workers.plants.steered import NotObserved, PublishedPlant
 from workers.pool import hosts
 from workers.pool.departures import CompletionReporter
+from workers.pool.selection import build_celery_queue
 from workers.steering import enforcing, overrides
 
 hosts.install()
@@ -236,9 +237,10 @@ def manage_tasks() -> None:
     task_managers.tick(control_server(), datetime.now(UTC), send_for_worker)
 
 
-def send_for_worker(run: int, worker: str, role: str, priority: int) -> None:
-    """Request a worker of a role for a run, which starts soon or not at all."""
-    work_at.apply_async((run, worker), queue=role, priority=priority, expires=task_managers.SUBMISSION_SECONDS)
+def send_for_worker(run: int, worker: str, destination: str, priority: int) -> None:
+    """Request a worker at a host, or at any host of a role, for a run. It starts soon or not at all."""
+    queue = build_celery_queue(destination)
+    work_at.apply_async((run, worker), queue=queue, priority=priority, expires=task_managers.SUBMISSION_SECONDS)
 
 
 @shared_task(name="workers.tasks.work_at", ignore_result=True)

@@ -86,6 +86,7 @@ interface QueueStatus {
   "sink": string | null;
   "priority": number | null;
   "minimum_containers": number;
+  "requirements": Array<string>;
   "in_per_second": number | null;
   "out_per_second": number | null;
   "waiting_events": number | null;
@@ -174,6 +175,7 @@ interface HostStatus {
   "started_with": number | null;
   "trouble": string | null;
   "done": PoolWork | null;
+  "capabilities": Array<string>;
   "ahead_seconds": number | null;
   "age_seconds": number | null;
   "draining": PauseStatus | null;

@@ -36,6 +36,13 @@ def test_a_topology_is_read_back_as_it_was_written():
     assert Topology.from_json(TOPOLOGY.to_json()) == TOPOLOGY
 
 
+def test_the_requirements_of_a_queue_are_stored_only_if_there_are_any():
+    assert "requirements" not in TOPOLOGY.to_json(), "an older version rejects unknown keys"
+    alert = replace(TOPOLOGY.queue("alert"), requirements=("gpu", "zone-a"))
+    topology = replace(TOPOLOGY, queues={"alert": alert})
+    assert Topology.from_json(topology.to_json()) == topology
+
+
 def test_queues_and_nodes_are_found_by_name_and_unknown_ones_say_what_is_known():
     assert TOPOLOGY.queue("alert").points["n2"] == 600
     assert TOPOLOGY.on_node("n1") == ["alert"]
@@ -66,6 +73,8 @@ def test_queues_and_nodes_are_found_by_name_and_unknown_ones_say_what_is_known()
         ("queues.alert.tries", ..., "queues.alert.tries"),
         ("queues.alert.handler_timeout_seconds", -1, "queues.alert.handler_timeout_seconds"),
         ("queues.alert.handler_options", [], "queues.alert.handler_options"),
+        ("queues.alert.requirements", "gpu", "queues.alert.requirements"),
+        ("queues.alert.requirements", ["GPU!"], "queues.alert.requirements"),
     ],
 )
 def test_a_wrong_topology_is_refused_by_field(path, value, field):

@@ -30,11 +30,13 @@ class CeleryWorker:
     slots: int = 1
     queues: str = "jobs"
     machine: str = "%h"
+    capabilities: str = ""
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> "CeleryWorker":
         """Start, and wait until the host has reported itself."""
         environment = {**os.environ, "REDIS_URL": self.url, "WEIR_DATA": str(self.data)}
+        environment["WEIR_CAPABILITIES"] = self.capabilities
         arguments = ["-Q", self.queues, "-n", f"jobs@{self.machine}", "--pool", "prefork", "-c", str(self.slots)]
         celery = [sys.executable, "-m", "celery", "-A", "console.celery", "worker", *arguments]
         log = (self.data / "celery.log").open("ab")

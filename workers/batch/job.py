@@ -17,6 +17,7 @@ from common import checks
 from common.errors import BadInput
 from common.parameter import Parameter
 
+# Requirements that select the role of the workers. Others are capabilities of hosts (WEIR_CAPABILITIES).
 REQUIREMENTS = ("spark", "memory")
 
 

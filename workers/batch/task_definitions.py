@@ -17,7 +17,7 @@ from common import checks
 from common.errors import BadInput
 from common.parsing import parse_digits
 from workers.batch import catalog
-from workers.batch.job import REQUIREMENTS, read_value
+from workers.batch.job import read_value
 from workers.control.loops import schedule_row
 from workers.models import Task
 
@@ -134,9 +134,7 @@ def define(
             raise BadInput(str(key), f"is not a parameter of {job}; the parameters are {', '.join(known) or 'none'}.")
         read_value(known[key], value)
     needed = list(declared.requirements if requirements is None else requirements)
-    for requirement in needed:
-        if requirement not in REQUIREMENTS:
-            raise BadInput("requirements", f"must be one of {', '.join(REQUIREMENTS)}, not {requirement!r}.")
+    checks.check_capabilities(needed, "requirements")
     workers = declared.parallel if parallel is None else parallel
     fields = {
         "job": job,

@@ -17,11 +17,15 @@ import orjson
 import redis
 from django.db.models import Count, Q, Sum
 
+from common.errors import BadInput
 from queues import keys
 from queues.control.replies import expect_bytes
 from workers.batch import runs
 from workers.coordination.leases import Lease
 from workers.models import Chunk, Run
+from workers.pool.hosts import read_capabilities
+from workers.pool.orders import read_host_reports
+from workers.pool.selection import HostSelection
 
 # Work planned to end exactly at the deadline ends after it, so a part of the time is kept in reserve.
 RESERVE_SHARE = 0.2
@@ -63,7 +67,7 @@ DEFAULT_ROLE = "jobs"
 # Priorities of workers, 0 first. Consumers of most queues come before all of them.
 DEADLINE_PRIORITY, SCHEDULED_PRIORITY, REQUESTED_PRIORITY = 6, 7, 8
 NO_DEADLINE = datetime.max.replace(tzinfo=UTC)
-Submit = Callable[[int, str, str, int], None]  # run, worker, role, priority
+Submit = Callable[[int, str, str, int], None]  # run, worker, host or role, priority
 
 
 def tick(control: redis.Redis, now: datetime, submit: Submit) -> list[Run]:
@@ -74,10 +78,11 @@ def tick(control: redis.Redis, now: datetime, submit: Submit) -> list[Run]:
     with Lease(control, "task-managers", LEASE_SECONDS) as number:
         if number is None:
             return []
+        hosts = HostSelection(read_host_reports(control), now.timestamp())
         open_runs = Run.objects.filter(state__in=runs.OPEN).select_related("task").order_by("created_at", "pk")
         # Of the same priority, workers take runs in the order in which they were requested.
         in_order = sorted(open_runs, key=lambda run: (get_priority(run), run.deadline_at or NO_DEADLINE))
-        return [manage_run(run, control, now, submit) for run in in_order]
+        return [manage_run(run, control, now, submit, hosts) for run in in_order]
 
 
 def get_priority(run: Run) -> int:
@@ -87,8 +92,13 @@ def get_priority(run: Run) -> int:
     return SCHEDULED_PRIORITY if run.deadline_at is None else DEADLINE_PRIORITY
 
 
-def manage_run(run: Run, control: redis.Redis, now: datetime, submit: Submit) -> Run:
-    """Advance one run: start it, close it, or count its workers and request more."""
+def manage_run(
+    run: Run, control: redis.Redis, now: datetime, submit: Submit, hosts: HostSelection | None = None
+) -> Run:
+    """Advance one run: start it, close it, or count its workers and request more.
+
+    Without `hosts`, any host of the role may run them: a person runs the task here.
+    """
     if run.state == Run.State.QUEUED:
         began = {"state": Run.State.RUNNING, "started_at": run.started_at or now}
         Run.objects.filter(pk=run.pk, state=Run.State.QUEUED).update(**began)
@@ -99,12 +109,27 @@ def manage_run(run: Run, control: redis.Redis, now: datetime, submit: Submit) ->
     elif run.state == Run.State.RUNNING:
         wanted = count_wanted_workers(run, left, now)
         Run.objects.filter(pk=run.pk, state=Run.State.RUNNING).update(workers_wanted=wanted)
-        for _ in range(wanted - count_present_workers(control, run.pk, now)):
-            worker = f"{run.pk}-{secrets.token_hex(6)}"
-            note_worker(control, run.pk, worker, now.timestamp() + SUBMISSION_SECONDS)
-            submit(run.pk, worker, find_role(run.task.requirements), get_priority(run))
+        missing = wanted - count_present_workers(control, run.pk, now)
+        _request_workers(run, missing, control, now, submit, hosts)
     run.refresh_from_db()
     return run
+
+
+def _request_workers(
+    run: Run, count: int, control: redis.Redis, now: datetime, submit: Submit, hosts: HostSelection | None
+) -> None:
+    """Request workers, or record with the run why no host may run them."""
+    role, capabilities, obstacle = find_role(run.task.requirements), list_capabilities(run.task.requirements), ""
+    try:
+        for _ in range(count):
+            destination = role if hosts is None else hosts.choose(role, capabilities)
+            worker = f"{run.pk}-{secrets.token_hex(6)}"
+            note_worker(control, run.pk, worker, now.timestamp() + SUBMISSION_SECONDS)
+            submit(run.pk, worker, destination, get_priority(run))
+    except BadInput as error:
+        obstacle = str(error)
+    if obstacle != run.progress.get("obstacle", ""):
+        Run.objects.filter(pk=run.pk).update(progress={**run.progress, "obstacle": obstacle})
 
 
 def count_wanted_workers(run: Run, left: int | None, now: datetime) -> int:
@@ -187,3 +212,13 @@ def note_worker(control: redis.Redis, number: int, worker: str, until: float) ->
 def find_role(requirements: list[str]) -> str:
     """Return the role whose workers meet all requirements."""
     return next((ROLE_OF[requirement] for requirement in requirements if requirement in ROLE_OF), DEFAULT_ROLE)
+
+
+def list_capabilities(requirements: list[str]) -> list[str]:
+    """Return the capabilities among the requirements."""
+    return [requirement for requirement in requirements if requirement not in ROLE_OF]
+
+
+def can_run_here(requirements: list[str], role: str) -> bool:
+    """Return whether this process, a worker of the role, meets the requirements of another run."""
+    return find_role(requirements) == role and set(list_capabilities(requirements)) <= set(read_capabilities())

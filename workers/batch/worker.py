@@ -26,7 +26,7 @@ from queues import keys
 from workers.batch import catalog, files, runs
 from workers.batch.chunk_leases import ChunkLease, ChunkLeaseLost, ChunkYielded, claim, is_beating
 from workers.batch.job import Job, JobContext, Work
-from workers.batch.task_managers import LIVE_SECONDS, PRESENT_SECONDS, find_role, note_worker
+from workers.batch.task_managers import LIVE_SECONDS, PRESENT_SECONDS, can_run_here, find_role, note_worker
 from workers.models import Chunk, Run, Task
 
 # Work that is given back is repeated: after this many times the scheduled run waits until the chunk is done.
@@ -45,7 +45,7 @@ def is_blocking_scheduled_run(run: Run, now: datetime) -> bool:
         return False
     role = find_role(run.task.requirements)
     requirements = _select_waiting_runs(now).filter(owner=None).values_list("task__requirements", flat=True)
-    return any(find_role(requirement) == role for requirement in requirements)
+    return any(can_run_here(requirement, role) for requirement in requirements)
 
 
 def is_others_turn(run: Run, now: datetime) -> bool:
@@ -58,7 +58,7 @@ def is_others_turn(run: Run, now: datetime) -> bool:
     owners = {
         owner
         for owner, requirements in others.values_list("owner", "task__requirements")
-        if find_role(requirements) == role
+        if can_run_here(requirements, role)
     }
     return any((served_at := _find_last_service_time(owner)) is None or served_at < mine for owner in owners)
 

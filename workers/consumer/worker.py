@@ -26,6 +26,8 @@ from workers.consumer.handler import Delivery, Failure, Handler
 from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS, SUBMISSION_EXPIRES_SECONDS, Latencies, Report, submit
 from workers.pool.departures import Completion
 from workers.pool.hosts import CONSUME
+from workers.pool.orders import read_host_reports
+from workers.pool.selection import HostSelection, build_celery_queue
 
 KEEP_ALIVE_SECONDS = 2.0
 IDLE_SECONDS = RUNNING_EXPIRES_SECONDS
@@ -263,6 +265,9 @@ KILL_AFTER_SECONDS = 10.0
 AHEAD_OF_ALL = 0  # Celery's highest priority: served before any queue with another one
 
 
+ROLE = "jobs"
+
+
 def send_workers(
     control: redis.Redis,
     topology: Topology,
@@ -272,13 +277,15 @@ def send_workers(
     worker_ids: Sequence[str],
     now: float,
     ahead: int = 0,
+    selection: HostSelection | None = None,
 ) -> list[str]:
     """Submit `count` workers for one container under their ids and return the ids.
 
     The first `ahead` of them are served before other queues', the rest by the queue's priority. They are counted as
     waiting to run, then sent; a submission that no host takes within SUBMISSION_EXPIRES_SECONDS is void. Celery's time
     limits are the last resort after the worker's own (`workers.consumer.attempt`): an exception (soft), then the
-    process is killed (hard). Raises BadInput for a container that does not exist.
+    process is killed (hard). `selection` gives the hosts; by default, it is the hosts that report now. Raises BadInput
+    for a container that does not exist, and if no host has the capabilities that the queue requires.
     """
     spec = topology.queue(queue)
     if spec.kind != "jobs":
@@ -289,13 +296,16 @@ def send_workers(
         raise BadInput("count", f"must equal the number of IDs ({len(worker_ids)}), not {count}.")
     if not worker_ids:
         return []
+    hosts = selection or HostSelection(read_host_reports(control), now)
+    destinations = [hosts.choose(ROLE, spec.requirements, near=node) for _ in worker_ids]
     submit(control, queue, node, worker_ids, now)
     soft_seconds: Any = compute_work_seconds(spec.handler_timeout_seconds) + spec.handler_timeout_seconds
-    for place, worker_id in enumerate(worker_ids):
+    for place, (worker_id, destination) in enumerate(zip(worker_ids, destinations, strict=True)):
         current_app.send_task(
             CONSUME,
             args=(queue, node, worker_id),
             task_id=worker_id,
+            queue=build_celery_queue(destination),
             priority=AHEAD_OF_ALL if place < ahead else spec.priority,
             expires=SUBMISSION_EXPIRES_SECONDS,
             soft_time_limit=soft_seconds,

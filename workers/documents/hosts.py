@@ -1,5 +1,6 @@
 """Worker hosts in the snapshot, and their own reports (`weir:hosts`)."""
 
+from collections.abc import Collection, Iterable
 from typing import Annotated
 
 from msgspec.structs import force_setattr
@@ -36,6 +37,7 @@ class WorkerHost(StoredDocument, frozen=True, kw_only=True):
     started_with: Annotated[int | None, describe("Number of slots at its start.")] = None
     trouble: Annotated[str | None, describe("Why the pool differs from its setting; empty: it does not.")] = None
     done: PoolWork | None = None
+    capabilities: Annotated[list[str], describe("Its capabilities, and nodes that it is near.")] = []
     ahead_seconds: Annotated[Seconds | None, describe("Clock offset from the control server, s; positive: ahead.")] = (
         None
     )
@@ -44,6 +46,10 @@ class WorkerHost(StoredDocument, frozen=True, kw_only=True):
         """Fill `at_work` for old versions, which only report the processes that are busy at that instant."""
         if self.at_work is None:
             force_setattr(self, "at_work", float(self.busy))
+
+    def meets(self, role: str, requirements: Iterable[str]) -> bool:
+        """Return whether it accepts work of a role that requires these capabilities."""
+        return self.role == role and not self.drained and set(requirements) <= set(self.capabilities)
 
 
 class ReportedHost(WorkerHost, frozen=True, kw_only=True):
@@ -57,6 +63,24 @@ class HostStatus(WorkerHost, frozen=True, kw_only=True):
 
     age_seconds: Annotated[Seconds | None, describe("Seconds since the last report", metric="gauge")] = None
     draining: Annotated[PauseStatus | None, describe("The active drain.")] = None
+
+
+def list_missing_capabilities(hosts: Collection[WorkerHost], role: str, requirements: Collection[str]) -> list[str]:
+    """Return the required capabilities that no host of the role has; all of them if no host has all at once."""
+    if any(host.meets(role, requirements) for host in hosts):
+        return []
+    missing = [name for name in requirements if not any(host.meets(role, (name,)) for host in hosts)]
+    return missing or list(requirements)
+
+
+def explain_missing_capabilities(missing: Collection[str], role: str) -> str:
+    """Return that no host has these capabilities, as the end of a sentence."""
+    return f"no worker host of role {role} has {' and '.join(missing)}"
+
+
+def describe_capability_remedy(missing: Collection[str], role: str) -> str:
+    """Return how to provide missing capabilities, as a sentence without a period."""
+    return f'Start a worker host of role {role} with WEIR_CAPABILITIES="{" ".join(missing)}", or remove the requirement'
 
 
 def parse_role(hostname: str) -> str:

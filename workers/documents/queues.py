@@ -60,6 +60,7 @@ class QueueStatus(StoredDocument, frozen=True, kw_only=True):
     sink: Annotated[str | None, describe("Destination of the events of a jobs queue.")] = None
     priority: int | None = None
     minimum_containers: int = 1
+    requirements: Annotated[list[str], describe("Capabilities that worker hosts need.")] = []
     in_per_second: Annotated[PerSecond | None, describe_metric("Events published per second")] = None
     out_per_second: Annotated[PerSecond | None, describe_metric("Events processed per second")] = None
     waiting_events: Annotated[Events | None, describe_metric("Events waiting")] = None

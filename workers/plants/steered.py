@@ -24,6 +24,7 @@ from workers.pipeline.declaration.controls import steer, steer_named
 from workers.placement import proposals
 from workers.plants.topology import build_topology, place_of
 from workers.pool import orders
+from workers.pool.selection import HostSelection
 
 logger = logging.getLogger(__name__)
 CANT_READ = (
@@ -38,6 +39,7 @@ class SteeredPlant(ABC):
 
     def __init__(self, control: redis.Redis, clock: Callable[[], float]) -> None:
         self._control, self._clock = control, clock
+        self._selection: HostSelection | None = None  # for all workers that this plant starts, such as those of a tick
 
     @abstractmethod
     def observe(self) -> Snapshot:
@@ -45,7 +47,10 @@ class SteeredPlant(ABC):
 
     def start_workers(self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0) -> list[str]:
         places = Places.from_json(self._control.get(keys.TOPOLOGY))
-        return send_workers(self._control, places, queue, node, count, ids, self._clock(), ahead)
+        now = self._clock()
+        if self._selection is None:
+            self._selection = HostSelection(orders.read_host_reports(self._control), now)
+        return send_workers(self._control, places, queue, node, count, ids, now, ahead, self._selection)
 
     def resize_pool(self, host: str, threads: int) -> None:
         orders.order(self._control, host, threads)

@@ -15,11 +15,15 @@ from typing import Any, Protocol, TypeVar
 import orjson
 import redis
 from celery import Celery, bootsteps, signals
+from celery.utils.nodenames import worker_direct
 from celery.worker import state
 from kombu.asynchronous.timer import Entry, Timer
 
+from common import environment as variables
+from common.checks import check_capabilities
 from common.stored_document import BadDocument, convert, decode_document, encode_document, replace_fields
 from queues import keys
+from queues.control.replies import expect_bytes
 from workers.coordination.connections import control_server
 from workers.documents.hosts import PoolWork, ReportedHost, parse_role
 from workers.pool import departures
@@ -170,6 +174,7 @@ class HostReport(bootsteps.StartStopStep):
         self._read_to = "0-0"
         self._ahead_seconds = 0.0
         self._at_work: float | None = None
+        self._capabilities = read_capabilities()
         super().__init__(parent, **options)
 
     def start(self, parent: Controller) -> None:
@@ -185,9 +190,10 @@ class HostReport(bootsteps.StartStopStep):
         They don't remove themselves, and in a cluster each has a name of its own.
         """
         seconds, _ = self._control.time()
-        for name, stored in self._control.hgetall(keys.HOSTS).items():
+        for name, stored in expect_bytes(self._control).hgetall(keys.HOSTS).items():
             if seconds - read_report_time(stored) > FORGOTTEN_SECONDS:
                 self._control.hdel(keys.HOSTS, name)
+                self._control.delete(*list_broker_keys(name.decode()))
 
     def stop(self, parent: Controller) -> None:
         if self._entry is not None:
@@ -202,6 +208,7 @@ class HostReport(bootsteps.StartStopStep):
             drained=self._intake.is_drained,
             ahead_seconds=self._ahead_seconds,
             at_work=compute_busy_slots(self._at_work, count_other_tasks(), self._pool.size),
+            capabilities=self._capabilities,
         )
         answer = self._attempt_exchange(lambda: self._exchange(parent.hostname, document))
         if answer is not None:
@@ -257,6 +264,17 @@ def report(hostname: str, its_pool: Pool, departures: Departures, now: float) ->
         trouble=its_pool.last_error,
         done=convert(PoolWork, departures.to_json(), "done"),
     )
+
+
+def read_capabilities() -> list[str]:
+    """Return the capabilities of this host. Raises `BadInput` that names the variable."""
+    return list(check_capabilities(variables.CAPABILITIES.get_words(), variables.CAPABILITIES.name))
+
+
+def list_broker_keys(hostname: str) -> list[str]:
+    """Return the keys of a host's own Celery queue, one for each priority."""
+    name = f"{keys.CELERY}{worker_direct(hostname).name}"
+    return [name, *(f"{name}:{priority}" for priority in range(1, 10))]
 
 
 def count_other_tasks() -> int:

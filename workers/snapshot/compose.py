@@ -160,6 +160,7 @@ def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> QueueStatus:
         sink=get_sink_name(spec.handler, spec.handler_options) if spec.kind == "jobs" else None,
         priority=spec.priority,
         minimum_containers=spec.minimum_containers,
+        requirements=list(spec.requirements),
         in_per_second=total(row.in_per_second for row in rows),
         out_per_second=out_per_second,
         waiting_events=waiting_events,

@@ -12,7 +12,7 @@ from queues.pausing import CONSUMPTION
 from workers.alerts.conditions.condition import describe_loop
 from workers.alerts.conditions.evidence import STALE
 from workers.alerts.evaluation.impact import describe_first_step, join_names, list_receiving_nodes
-from workers.documents.hosts import parse_role
+from workers.documents.hosts import describe_capability_remedy, explain_missing_capabilities, parse_role
 from workers.documents.loops import LoopStatus
 from workers.documents.nodes import NodeStatus
 from workers.documents.queues import QueueStatus
@@ -154,6 +154,10 @@ def _iterate_queue_faults(watched: WatchedSnapshot, name: str, queue: QueueStatu
         yield Fault("notice", f"{pause_in_words(name, pause)} {capitalize(_measure_wait(queue))}.", rules=rules)
     held = f"Queue {name} has {format_count(dead or 0, 'dead letter')}."
     yield from watched.find_faults("queue", name, "dead_letters", dead, held)
+    missing = scope.list_missing_capabilities(name, watched.snapshot)
+    if missing:
+        sentence = f"Queue {name} has no workers: {explain_missing_capabilities(missing, 'jobs')}."
+        yield Fault("critical", sentence, f"{describe_capability_remedy(missing, 'jobs')} from the queue.")
     if queue.trouble:
         yield Fault("warning", f"Queue {name}: a worker ended early ({queue.trouble.rstrip('.')}).")
     # Such a queue does not keep up: arrivals exceed output, and the backlog exceeds recent arrivals.

@@ -23,6 +23,7 @@ from controllers.shedding.ladder import LAW as LADDER
 from controllers.shedding.ladder import LEVELS, allows
 from queues import pausing
 from queues.models import Node
+from workers.documents import hosts
 from workers.documents.loops import LoopStatus, OverrideStatus
 from workers.documents.queues import PauseStatus
 from workers.documents.snapshot import Snapshot
@@ -234,6 +235,12 @@ def explain_all_drained(snapshot: Snapshot) -> str:
         return ""
     by = {name: f" ({format_who_and_why(row.draining)})" if row.draining else "" for name, row in hosts.items()}
     return ", ".join(f"host {name} is drained{words}" for name, words in by.items())
+
+
+def list_missing_capabilities(queue: str, snapshot: Snapshot) -> list[str]:
+    """Return the capabilities that a queue's workers require and no host has."""
+    row = snapshot.queues.get(queue)
+    return hosts.list_missing_capabilities(snapshot.hosts.values(), "jobs", row.requirements) if row else []
 
 
 def format_who_and_why(stop: PauseStatus) -> str:

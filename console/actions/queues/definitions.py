@@ -13,6 +13,7 @@ import redis
 from django.conf import settings
 from django.db import transaction
 
+from common.checks import check_capabilities
 from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
@@ -33,6 +34,7 @@ FIELDS = (
     "handler_timeout_seconds",
     "priority",
     "minimum_containers",
+    "requirements",
 )
 # Rejections of these are recorded: somebody tries addresses that workers must not contact, or code that must
 # not run.
@@ -66,10 +68,20 @@ def build_queue_change(actor: Actor, queue: Queue, fields: Mapping[str, Any]) ->
     unknown = [name for name in fields if name not in FIELDS]
     if unknown:
         raise BadInput(unknown[0], f"can't be changed here; the fields are {', '.join(FIELDS)}.")
-    changed = {name: value for name, value in fields.items() if value != before[name]}
+    given = _check_requirements(queue.kind, fields)
+    changed = {name: value for name, value in given.items() if value != before[name]}
     if {"handler", "handler_options"} & changed.keys():  # what the host itself has set stays unchanged
         _check(actor, queue.name, queue.kind, {**before, **changed})
     return QueueChange(queue.name, {name: before[name] for name in changed}, changed, digest_of(before))
+
+
+def _check_requirements(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields with valid requirements. Raises `BadInput`."""
+    if not fields.get("requirements"):
+        return dict(fields)
+    if kind != Queue.Kind.JOBS:
+        raise BadInput("requirements", "are for jobs queues; the pipeline reads this queue. Leave the field empty.")
+    return {**fields, "requirements": list(check_capabilities(fields["requirements"], "requirements"))}
 
 
 def preview(actor: Actor, queue: Queue, fields: Mapping[str, Any]) -> QueueChange:
@@ -145,7 +157,7 @@ def create(
         raise BadInput(unknown[0], f"is unknown; the fields are {', '.join(FIELDS)}.")
     if kind not in Queue.Kind.values:
         raise BadInput("kind", f"must be {' or '.join(Queue.Kind.values)}, not {kind[:40]!r}.")
-    given = {**fields} if kind != Queue.Kind.PIPELINE else {"handler": "", **fields}
+    given = _check_requirements(kind, fields if kind != Queue.Kind.PIPELINE else {"handler": "", **fields})
     _check(actor, name, kind, {**get_queue_definition(Queue()), **given})
     topology = projection.create_queue(control, name, kind, points, enforcing.get_node_thresholds(now), **given)
     after = {"kind": kind, "points": dict(topology.queues[name].points), **audit_document(given)}

@@ -41,6 +41,7 @@ class QueueRow(TypedDict):
     events_per_worker: int
     tries: int
     handler_timeout_seconds: Seconds
+    requirements: Annotated[list[str], describe("Capabilities that worker hosts need.")]
     points: Annotated[dict[str, Points], describe("Keyed by node.")]
     live: Annotated[QueueStatus | None, describe("null: not observed in the last 30 s.")]
 

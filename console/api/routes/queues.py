@@ -57,6 +57,7 @@ class QueueDefinition(TypedDict):
     handler_timeout_seconds: Seconds
     priority: int
     minimum_containers: int
+    requirements: Annotated[list[str], describe("Capabilities that worker hosts need.")]
     digest: Annotated[str, describe("Digest to send with a change.")]
 
 
@@ -103,6 +104,7 @@ class Definition(RequestBody):
     handler_timeout_seconds: float | None = None
     priority: int | None = None
     minimum_containers: int | None = None
+    requirements: list[str] | None = None
 
     def get_field_values(self) -> dict[str, Any]:
         given = self.dict(include=set(queue_definitions.FIELDS))

@@ -62,10 +62,7 @@ def definition_page(request: HttpRequest, name: str) -> HttpResponse:
 
 def _render_definition(request: HttpRequest, name: str, kind: str, now: Mapping[str, Any]) -> HttpResponse:
     submitted = get_rejected_form(request).submitted
-    shown = {
-        field: json.dumps(now[field], ensure_ascii=False) if isinstance(now[field], dict) else str(now[field])
-        for field in FIELDS
-    }
+    shown = {field: _format_value(now[field]) for field in FIELDS}
     typed = {field: str(submitted[field]) for field in FIELDS if field in submitted}
     page = QueueDefinitionPage(
         name=name,
@@ -78,12 +75,23 @@ def _render_definition(request: HttpRequest, name: str, kind: str, now: Mapping[
     return render_page(request, page, "frame")
 
 
+def _format_value(value: object) -> str:
+    if isinstance(value, list):
+        return " ".join(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
+
+
 def read_fields(posted: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields as typed; an empty field keeps its value. Raises `BadInput` that names the field."""
+    """Return the fields as typed; an empty field keeps its value, except requirements, which it removes.
+
+    Raises `BadInput` that names the field.
+    """
     given: dict[str, Any] = {}
     for name in FIELDS:
         text = posted.get(name, "").strip()
-        if not text:
+        if name == "requirements" and name in posted:
+            given[name] = text.split()
+        if name == "requirements" or not text:
             continue
         given[name] = parse_number(text, name) if name in NUMBERS else text
         if name == "handler_options":

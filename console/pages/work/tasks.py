@@ -28,6 +28,7 @@ from console.actions.task_documents import (
 from console.connections.control_server import build_job_context
 from console.input.form_values import parse_time
 from console.models import AuditEntry
+from console.pages.frame.frame import get_snapshot
 from console.pages.frame.page import (
     ActionResult,
     FormPage,
@@ -187,9 +188,15 @@ def tasks_page(request: HttpRequest) -> HttpResponse:
         lately={state.value: lately.count(state) for state in ENDED},
         jobs=catalog.JOBS,
         form=build_form(get_rejected_form(request).submitted),
-        requirements=REQUIREMENTS,
+        requirements=_list_requirements(request),
     )
     return render_page(request, page, "frame")
+
+
+def _list_requirements(request: HttpRequest, current: Sequence[str] = ()) -> list[str]:
+    """Return what a task may require: roles, capabilities that a host has, and current requirements."""
+    hosts = get_snapshot(request).hosts.values()
+    return list(dict.fromkeys((*REQUIREMENTS, *sorted({n for host in hosts for n in host.capabilities}), *current)))
 
 
 def _build_row(task: Task, now: datetime) -> TaskWithTrend:
@@ -218,7 +225,7 @@ def task_page(request: HttpRequest, name: str) -> HttpResponse:
         run_parameters=rows if changes else restore_typed_values(rows, submitted),
         form=build_form(changes) if changes else build_form_from_task(shown_task),
         proposals=second_person.list_waiting(name, timezone.now()),
-        requirements=REQUIREMENTS,
+        requirements=_list_requirements(request, shown_task.requirements),
         now_text=f"{timezone.now().astimezone(UTC):%H:%M}",
     )
     return render_page(request, page, "frame")

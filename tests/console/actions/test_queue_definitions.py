@@ -59,6 +59,8 @@ def test_a_queue_of_the_pipeline_has_no_handler(administrator, control):
         ({"priority": "11"}, "priority"),
         ({"handler_timeout_seconds": "0"}, "handler_timeout_seconds"),
         ({"minimum_containers": "5"}, "points"),
+        ({"requirements": "gpu Zone-A!"}, "requirements"),
+        ({"kind": "pipeline", "handler": "", "requirements": "gpu"}, "requirements"),
     ],
 )
 def test_what_the_topology_would_refuse_is_refused_by_its_field_and_nothing_is_made(
@@ -82,6 +84,16 @@ def test_a_change_says_its_difference_first_and_then_does_that(administrator, co
     assert projected(control).queue("alert").tries == 7
     noted = AuditEntry.objects.get(action="queue.change")
     assert (noted.before, noted.after) == ({"tries": 5}, {"tries": 7})
+
+
+def test_a_queue_can_require_capabilities_of_hosts_and_an_empty_field_removes_them(administrator, control):
+    answer = fetch(administrator, "/queues/alert/change", {"requirements": "gpu zone-a gpu", **shown(administrator)})
+    assert answer.status_code == 200, answer.content
+    assert projected(control).queue("alert").requirements == ("gpu", "zone-a")
+    assert 'value="gpu zone-a"' in administrator.get("/queues/alert/definition/").content.decode()
+    answer = fetch(administrator, "/queues/alert/change", {"requirements": "", **shown(administrator)})
+    assert answer.status_code == 200, answer.content
+    assert projected(control).queue("alert").requirements == ()
 
 
 def test_who_changes_what_another_has_changed_meanwhile_is_refused(administrator, control):

@@ -157,7 +157,7 @@ def test_a_run_is_cancelled_once_resumed_once_and_each_is_audited(operator):
         ({"when": "calendar", "crontab": "0 0 31 2 *"}, "crontab"),
         ({"done_by": "26:00"}, "done_by"),
         ({"parallel": "0"}, "parallel"),
-        ({"requirement": "gpu"}, "requirements"),
+        ({"requirement": "GPU!"}, "requirements"),
         ({"set-chunks": "many"}, "set-chunks"),
         ({"reason": " "}, "reason"),
     ],

@@ -152,6 +152,15 @@ def test_a_run_of_another_role_is_no_reason_to_leave(plant):
     assert worker.is_blocking_scheduled_run(experiment, plant.now)
 
 
+def test_a_run_that_requires_another_host_is_no_reason_to_leave(plant, monkeypatch):
+    task_definitions.define("elsewhere", "rollup", requirements=("spark", "gpu"))
+    experiment = runs.begin("lab", plant.where(), owner=person("anna"))
+    runs.begin("elsewhere", plant.where())
+    assert not worker.is_blocking_scheduled_run(experiment, plant.now)
+    monkeypatch.setenv("WEIR_CAPABILITIES", "gpu")
+    assert worker.is_blocking_scheduled_run(experiment, plant.now)
+
+
 def test_a_scheduled_run_with_a_deadline_comes_before_those_without_and_the_earliest_deadline_first(plant):
     runs.begin("rollup", plant.where())
     runs.begin("lab", plant.where(), deadline_at=START + timedelta(hours=2))

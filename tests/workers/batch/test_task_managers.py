@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import BadInput
+from common.stored_document import encode_document
 from queues import keys
 from tests.races import another_thread, until_another_waits
 from workers.batch import files, runs, task_definitions, task_managers
@@ -18,6 +19,7 @@ from workers.batch.chunk_leases import LOST_SECONDS, ChunkLease, ChunkLeaseLost,
 from workers.batch.job import ChunkResult, JobContext
 from workers.batch.runs import compute_next_deadline
 from workers.batch.task_managers import compute_worker_count
+from workers.documents.hosts import ReportedHost
 from workers.models import Chunk, Run, Task
 
 NOW = datetime(2026, 11, 20, 5, 0, tzinfo=UTC)
@@ -125,6 +127,20 @@ def test_a_run_is_done_chunk_by_chunk_and_says_how_far_it_is(bench):
     assert (run.state, run.chunks_done, run.progress["rows"], run.progress["share"]) == ("done", 3, 30, 1.0)
     assert bench.written() == ["part-0.txt", "part-1.txt", "part-2.txt"]
     assert not bench.control.keys("weir:job:*")
+
+
+def test_workers_are_requested_only_from_a_host_with_the_required_capability(bench):
+    """Until there is one, the run says what is missing."""
+    run = bench.start(requirements=["gpu"])
+    run.refresh_from_db()
+    assert bench.sent == []
+    assert run.progress["obstacle"].startswith("requirements: no worker host of role jobs has gpu.")
+    for name, capabilities in {"jobs@a": ["gpu"], "jobs@b": []}.items():
+        host = ReportedHost(role="jobs", slots=1, at=bench.now.timestamp(), capabilities=capabilities)
+        bench.control.hset(keys.HOSTS, name, encode_document(host))
+    bench.manage(run)
+    assert [destination for _, _, destination, _ in bench.sent] == ["jobs@a"]
+    assert run.progress["obstacle"] == ""
 
 
 def test_nothing_to_do_is_done_at_once(bench):
@@ -350,7 +366,7 @@ def test_a_manager_that_another_holds_the_lease_of_does_nothing(bench):
         ({"crontab_line": "0 99 * * *"}, "crontab"),
         ({"every_seconds": 5, "crontab_line": "0 3 * * *"}, "crontab"),
         ({"parallel": 0}, "parallel"),
-        ({"requirements": ["gold"]}, "requirements"),
+        ({"requirements": ["Gold!"]}, "requirements"),
         ({"parameters": {"chunks": "many"}}, "chunks"),
         ({"parameters": {"colour": "red"}}, "colour"),
         ({"job": "python:tests.workers.batch.job_samples.ABSENT"}, "job"),

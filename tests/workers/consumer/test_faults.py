@@ -8,11 +8,13 @@ import pytest
 import redis
 from celery import current_app
 
+from common.errors import BadInput
 from queues import keys
 from queues.events.block import BlockIds, cut
 from queues.segments.segment import Segment
 from tests.servers import Server
 from tests.waiting import until
+from tests.workers.celery_worker import CeleryWorker
 from tests.workers.samples import batch_of, fill
 from workers.consumer.work_report import count_waiting_workers
 from workers.consumer.worker import send_workers
@@ -69,6 +71,25 @@ def test_a_host_reports_itself_and_handles_what_it_is_sent(control, host, segmen
     assert (work_count(control, "events"), work_count(control, "effects")) == (48, 48)
     assert count_waiting_workers(control, "alert", "n1", float(control.time()[0])) == 0
     assert sum(map(int, control.hvals("weir:latency:alert"))) == 48
+
+
+def test_a_worker_of_a_queue_that_requires_a_capability_runs_on_the_host_that_has_it(
+    control, broker, host, segment, order, tmp_path
+):
+    """The host that has it takes nothing but what is sent to it alone."""
+    fill(segment, 6)
+    host.machine = "a"
+    host.start()
+    with pytest.raises(BadInput, match="no worker host of role jobs has gpu"):
+        order(handler="noop", requirements=("gpu",))
+    (tmp_path / "b").mkdir()
+    other = CeleryWorker(control, broker, tmp_path / "b", queues="none", machine="b", capabilities="gpu").start()
+    try:
+        order(handler="noop", requirements=("gpu",))
+        until(lambda: work_count(control, "finished"), WAIT_SECONDS)
+        assert settled(segment)
+    finally:
+        other.close()
 
 
 def test_a_handler_that_kills_its_worker_ends_in_dead_letters_and_the_host_lives(control, host, segment, order):

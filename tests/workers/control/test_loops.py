@@ -122,6 +122,15 @@ def test_no_worker_is_started_while_every_worker_host_is_drained(drained, idle):
     assert worker_rate.measure_target({"queue": "alert", "node": "n1"}, seen, None, 10.0).measured.idle == idle
 
 
+def test_no_worker_is_started_while_no_host_has_a_required_capability():
+    hosts = {"a": {"role": "jobs", "capabilities": ["zone-a"]}}
+    queues = {"alert": {"kind": "jobs", "requirements": ["gpu"], "containers": {"n1": {"waiting_events": 1_200}}}}
+    nodes = {"n1": {"state": "NORMAL", "age_seconds": 0.1}}
+    seen = snapshot_of({"at": 10.0, "hosts": hosts, "queues": queues, "nodes": nodes})
+    idle = worker_rate.measure_target({"queue": "alert", "node": "n1"}, seen, None, 10.0).measured.idle
+    assert idle == "no worker host of role jobs has gpu"
+
+
 def test_no_loop_acts_on_a_snapshot_older_than_three_seconds(loop, plant, clock, control):
     plant.put("alert", "n1", 1_200)
     plant.clock = lambda: clock() - 3.1

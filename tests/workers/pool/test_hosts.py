@@ -9,7 +9,7 @@ import pytest
 from queues import keys
 from workers.pool import departures, orders
 from workers.pool.departures import WARM_UP_SECONDS, Departures
-from workers.pool.hosts import FORGOTTEN_SECONDS, HostReport, Pool, report
+from workers.pool.hosts import FORGOTTEN_SECONDS, HostReport, Pool, list_broker_keys, report
 from workers.pool.orders import read_host_reports
 
 
@@ -158,6 +158,7 @@ def test_what_a_host_reports_has_the_keys_that_other_versions_know_and_is_read_a
     host.timer.call()
     stored = orjson.loads(control.hget(keys.HOSTS, "jobs@here"))
     known = "role slots busy at_work pid at resizable started_with trouble done reserved drained ahead_seconds"
+    known += " capabilities"
     assert stored.keys() == set(known.split())
     assert stored["done"].keys() == {"seq", "recent_seconds", "full_seconds", "per_second", "mix"}
     read = read_host_reports(control)["jobs@here"]
@@ -169,5 +170,9 @@ def test_a_host_that_was_killed_is_forgotten_a_day_later_when_another_begins(hos
     ago = {"killed": now - FORGOTTEN_SECONDS - 60, "silent": now - FORGOTTEN_SECONDS + 60}
     rows = {f"jobs@{name}": orjson.dumps({"role": "jobs", "at": at}) for name, at in ago.items()}
     control.hset(keys.HOSTS, mapping={**rows, "jobs@broken": b"[]"})
+    sent = {name: list_broker_keys(f"jobs@{name}")[7] for name in ago}
+    for key in sent.values():
+        control.lpush(key, "a worker that only this host may run")
     HostReport(host).start(host)
     assert control.hkeys(keys.HOSTS) == [b"jobs@silent"]
+    assert [name for name, key in sent.items() if control.exists(key)] == ["silent"]

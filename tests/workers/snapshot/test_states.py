@@ -50,6 +50,18 @@ def test_a_worker_host_that_dies_with_another_fault_is_named_and_its_role():
     assert found.step == "Start a worker host of role control."
 
 
+@pytest.mark.parametrize(("capabilities", "severity"), [(["zone-a"], "critical"), (["gpu", "zone-a"], "well")])
+def test_a_queue_whose_requirement_no_host_meets_says_what_is_missing_and_how_to_provide_it(capabilities, severity):
+    hosts = {"jobs@a": {"role": "jobs", "age_seconds": 0.4, "capabilities": capabilities}}
+    state = evaluate_states(plant(hosts=hosts, queues=queue(0.0, 0, requirements=["gpu"])))["queue/alert"]
+    assert state.severity == severity
+    if severity == "critical":
+        assert state.finding == "Queue alert has no workers: no worker host of role jobs has gpu."
+        assert state.step == (
+            'Start a worker host of role jobs with WEIR_CAPABILITIES="gpu", or remove the requirement from the queue.'
+        )
+
+
 def test_between_the_two_thresholds_a_state_is_what_it_was():
     assert after(31.0).severity == "warning"
     assert after(31.0, 16.0).severity == "warning"

@@ -35,13 +35,14 @@ from workers.control.parts.kind import (
 )
 from workers.control.parts.operators import keep_plant
 from workers.control.parts.permanent_pools import is_permanent
+from workers.documents.hosts import explain_missing_capabilities
 from workers.documents.queues import ContainerStatus
 from workers.documents.snapshot import Snapshot
 from workers.history.expected_load import predict_arrivals
 from workers.history.forecasts import QUEUE
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
-from workers.steering.scope import explain_all_drained
+from workers.steering.scope import explain_all_drained, list_missing_capabilities
 
 # As often as there is a snapshot: with 2 s, events waited much longer (p99 at 20,000/s: 2.5 s instead of 1.6
 # s).
@@ -119,7 +120,12 @@ def _check_measurement(
     if row.waiting_events is None:
         return ObservationQuality(age, f"the container on {name} is not measured yet")
     # A worker that no host takes expires, and its effect would be judged as none.
-    return ObservationQuality(age, idle=explain_all_drained(snapshot) or None)
+    return ObservationQuality(age, idle=explain_all_drained(snapshot) or _explain_no_fitting_host(target, snapshot))
+
+
+def _explain_no_fitting_host(target: Mapping[str, Any], snapshot: Snapshot) -> str | None:
+    missing = list_missing_capabilities(target.get("queue", ""), snapshot)
+    return explain_missing_capabilities(missing, "jobs") if missing else None
 
 
 def collect_readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
