@@ -74,6 +74,8 @@ def step(
     parameters: ConcurrencyParameters, search: CurveSearch, now: ThroughputMoments, waiting: bool = False
 ) -> CurveSearch:
     """Return the search after a measurement; while work waits, it ends near the best throughput that was measured."""
+    if now.threads > parameters.maximum:
+        return _leave_ceiling(parameters, replace(search, steps=search.steps + 1), now)
     # For the same number of threads the newest point wins.
     fresh = Point(now.threads, now.throughput_per_second, now.relative_deviation / now.samples**0.5)
     others = (point for point in search.points if point.threads != now.threads)
@@ -90,6 +92,18 @@ def step(
         near = min(point.threads for point in search.points if point.per_second >= parameters.keep * best)
         parameters = replace(parameters, minimum=max(parameters.minimum, near))
     return _choose_threads(parameters, search)
+
+
+def _leave_ceiling(parameters: ConcurrencyParameters, search: CurveSearch, now: ThroughputMoments) -> CurveSearch:
+    """Continue below a size whose throughput collapsed, which is on no curve."""
+    search = replace(search, points=tuple(point for point in search.points if point.threads < now.threads))
+    most = max((point.threads for point in search.points), default=parameters.maximum)
+    if search.doubling and most < parameters.maximum:
+        return replace(search, threads=parameters.maximum)
+    pending = tuple(threads for threads in search.pending if threads <= parameters.maximum)
+    if pending:
+        return replace(search, threads=pending[0], pending=pending[1:])
+    return _choose_threads(parameters, replace(search, doubling=False, pending=()))
 
 
 def _goes_on_doubling(parameters: ConcurrencyParameters, search: CurveSearch, now: ThroughputMoments) -> bool:

@@ -27,8 +27,9 @@ reduction at the end waits for idle threads.
 
 While work waits, threads are removed only if a step up reduced the throughput: an exploration starts at the current
 size and goes up, and a smaller size on trial is left at once. A probe that has too few samples after `probe_seconds` is
-undone. A change of the mix of work is no change of the throughput, but another mix may need more threads: if work waits
-then, an exploration starts.
+undone. A probe that completes almost nothing ends at once, before its first sample, and its size becomes the ceiling of
+the following probes (`controllers.concurrency.ceiling`). A change of the mix of work is no change of the throughput,
+but another mix may need more threads: if work waits then, an exploration starts.
 
 A pool that is not controlled (`steered` is false, for example in advise mode) is only measured at its current size;
 when an exploration is due, its first step is the advice. The law explores as soon as the pool is controlled.
@@ -44,6 +45,7 @@ from common.errors import BadInput
 from common.parameter import check_range
 from common.stored_document import convert_to_plain
 from controllers.concurrency import explorer, tcc, trial
+from controllers.concurrency.ceiling import PAUSE_SECONDS, Ceiling, has_collapsed
 from controllers.concurrency.explorer import LOSS_ERRORS, CurveSearch
 from controllers.concurrency.memory import Memory, check_memory, start_at_rest, start_exploration
 from controllers.concurrency.parameters import ConcurrencyObservation, ConcurrencyParameters
@@ -137,16 +139,17 @@ class Concurrency(Law[ConcurrencyParameters, ConcurrencyObservation, Memory]):
                 memory = replace(memory, followed=True)
             else:
                 memory = start_at_rest(parameters, memory, observation.threads)
-        limited = _limit_parameters(parameters, state.limit, _find_floor(memory, observation))
+        limited = _limit_parameters(parameters, state, _find_floor(memory, observation))
         return _Look(limited, observation, parameters).decide(memory)
 
 
 LAW = Concurrency()
 
 
-def _limit_parameters(parameters: ConcurrencyParameters, limit: int | None, floor: int = 1) -> ConcurrencyParameters:
+def _limit_parameters(parameters: ConcurrencyParameters, memory: Memory, floor: int = 1) -> ConcurrencyParameters:
     """Return the parameters with the maximum that the pool was found to have, and its minimum for now."""
-    maximum = max(parameters.minimum, min(parameters.maximum, limit or parameters.maximum))
+    limits = [parameters.maximum, memory.limit, memory.ceiling and memory.ceiling.limit_threads(parameters.p)]
+    maximum = max(parameters.minimum, min(limit for limit in limits if limit))
     return replace(parameters, minimum=min(max(parameters.minimum, floor), maximum), maximum=maximum)
 
 
@@ -203,11 +206,18 @@ class _Look:
             walk = Cycle(phase="base", threads=search.threads, steps=search.steps)
             memory = replace(memory, exploration=walk, sample=ThroughputSample())
         # Threads of an earlier time started what a pool without threads finishes: it measures nothing.
-        finished = seen.interdeparture_seconds if threads else ()
-        memory = replace(memory, sample=memory.sample.add_samples(finished, self._elapsed_seconds), refused=0)
+        ceiling = memory.ceiling and memory.ceiling.grow_old(self._elapsed_seconds)
+        is_draining = ceiling is not None and ceiling.is_draining
+        finished = seen.interdeparture_seconds if threads and not is_draining else ()
+        sample = memory.sample.add_samples(finished, self._elapsed_seconds)
+        memory = replace(memory, sample=sample, refused=0, ceiling=ceiling)
         now = memory.sample.measure(threads)
         if memory.origin is None and now is not None:
             memory = replace(memory, origin=Origin(threads, now.throughput_per_second))
+        if (collapsed := self._measure_collapse(memory)) is not None:
+            if memory.trial.threads:
+                return self._end_trial(memory, collapsed)
+            return self._continue_exploration(memory, collapsed)
         if (now is None or memory.sample.count < 2) and not self._is_called(memory):
             if self._is_overdue(memory):
                 return self._undo_probe(memory, now)
@@ -241,6 +251,28 @@ class _Look:
         limit = self.parameters.probe_seconds
         return 0 < limit <= memory.sample.elapsed_seconds and memory.threads != memory.usual_threads
 
+    def _measure_collapse(self, memory: Memory) -> ThroughputMoments | None:
+        """Return the maximum throughput since the last sample if it is far below that of fewer threads."""
+        seconds, events = self.seen.open_seconds or 0.0, self.seen.open_events or 0.0
+        if seconds < PAUSE_SECONDS or events <= 0 or memory.followed or (memory.ceiling and memory.ceiling.is_draining):
+            return None
+        most = ThroughputMoments(memory.threads, seconds / events, 0.0, max(1, memory.sample.count))
+        known = _find_fewer(memory)
+        return most if known and has_collapsed(most, known.per_second) else None
+
+    def _find_ceiling(self, memory: Memory, now: ThroughputMoments) -> Ceiling | None:
+        """Return the ceiling after the decision about a size.
+
+        Where other pools use the same service, a collapse may be the result of their growth.
+        """
+        ceiling, origin, known = memory.ceiling, memory.origin, _find_fewer(memory)
+        if self.parameters.method != "explorer" or self._may_share_bottleneck:
+            return ceiling
+        if known is None or not has_collapsed(now, known.per_second):
+            return ceiling and ceiling.note_size(now.threads)
+        usual = origin.threads if origin else 0
+        return Ceiling.learn(max(known.threads, usual), now) if now.threads > usual else ceiling
+
     def _is_called(self, memory: Memory) -> bool:
         """Return whether another pool started an exploration that this steady pool has to join."""
         newer = self.seen.epoch is not None and self.seen.epoch > memory.epoch
@@ -273,16 +305,16 @@ class _Look:
         limit = memory.limit
         if threads < memory.threads and threads >= self.parameters.minimum:
             limit = threads
-        held = _clip_threads(_limit_parameters(self.parameters, limit), max(1, threads))
+        held = _clip_threads(_limit_parameters(self.parameters, replace(memory, limit=limit)), max(1, threads))
         # No step was made, so there is nothing to compare: everything that can be added was added.
         phase = "max" if exploration.phase == "add" else exploration.phase
         rest = replace(exploration, threads=held, phase=phase)
-        after = Memory(rest, limit=limit, epoch=memory.epoch, mix=memory.mix)
+        after = Memory(rest, limit=limit, epoch=memory.epoch, mix=memory.mix, ceiling=memory.ceiling)
         cause = f"the pool has stayed at {differs}; {threads} counts as its limit"
         return after, self._act(after, exploration.phase, _set(held, cause), "pool")
 
     def _explore(self, memory: Memory, now: ThroughputMoments) -> tuple[Memory, Decision]:
-        exploration, parameters, origin = memory.exploration, self.parameters, memory.origin
+        exploration, parameters = memory.exploration, self.parameters
         needed = math.ceil(
             explorer.count_needed_samples(parameters, exploration, now, self.seen.waiting)
             if isinstance(exploration, CurveSearch)
@@ -290,9 +322,15 @@ class _Look:
         )
         if now.samples < needed and not (self._is_overdue(memory) and now.samples >= MIN_SAMPLES):
             return self._wait(memory, now, needed, _format_step(exploration, now))
+        return self._continue_exploration(memory, now)
+
+    def _continue_exploration(self, memory: Memory, now: ThroughputMoments) -> tuple[Memory, Decision]:
+        exploration, origin, floor = memory.exploration, memory.origin, self.parameters.minimum
         if not memory.overloaded and _is_overload(origin, now):
             memory = replace(memory, overloaded=True)
-            parameters = _limit_parameters(self.given, memory.limit)
+            floor = 1
+        memory = replace(memory, ceiling=self._find_ceiling(memory, now))
+        parameters = _limit_parameters(self.given, memory, floor)
         following: Exploration = (
             explorer.step(parameters, exploration, now, self.seen.waiting and not memory.overloaded)
             if isinstance(exploration, CurveSearch)
@@ -383,6 +421,12 @@ class _Look:
         at = f"{measure(now.throughput_per_second)}/s with {format_count(tried, 'thread')} in the trial"
         if now.samples < needed and not (self._is_overdue(memory) and now.samples >= MIN_SAMPLES):
             return self._wait(memory, now, needed, at)
+        return self._end_trial(memory, now)
+
+    def _end_trial(self, memory: Memory, now: ThroughputMoments) -> tuple[Memory, Decision]:
+        rest, tried, parameters = memory.exploration, memory.trial.threads, self.parameters
+        at = f"{measure(now.throughput_per_second)}/s with {format_count(tried, 'thread')} in the trial"
+        memory = replace(memory, ceiling=self._find_ceiling(memory, now))
         gain = now.throughput_per_second / rest.steady_per_second - 1
         asked = trial.compute_required_share(parameters, rest.threads, tried)
         brought = f"{at} compared with {measure(rest.steady_per_second)}/s: {gain:+.1%}; required: {asked:.1%}"
@@ -397,7 +441,8 @@ class _Look:
         following = trial.search_upward(parameters, rest, now)
         origin = Origin(rest.threads, rest.steady_per_second)
         fruitless = Trial(fruitless=memory.trial.fruitless)
-        after = Memory(following, epoch=memory.epoch + 1, trial=fruitless, origin=origin, mix=self.seen.mix)
+        epoch, ceiling = memory.epoch + 1, memory.ceiling
+        after = Memory(following, epoch=epoch, trial=fruitless, origin=origin, mix=self.seen.mix, ceiling=ceiling)
         reason = _set(following.threads, brought, before=tried, remarks=[f"next phase: {following.phase}"])
         return after, self._act(after, following.phase, reason, None, now)
 
@@ -460,6 +505,7 @@ class _Look:
             trial=Trial(fruitless=memory.trial.fruitless),
             origin=None if now is None or memory.trial.threads else Origin(now.threads, now.throughput_per_second),
             mix=self.seen.mix,
+            ceiling=None if changed else memory.ceiling,
         )
         remarks = [] if now is None else [_format_step(rest, now)]
         reason = _set(after.exploration.threads, why, before=rest.threads, remarks=remarks)
@@ -524,6 +570,19 @@ def _set(threads: int, cause: str, *, before: int | None = None, remarks: Sequen
     elif before is not None:
         action = f"{action} ({threads - before:+,})"
     return format_reason(action, cause, remarks=remarks)
+
+
+def _find_fewer(memory: Memory) -> Origin | None:
+    """Return the greatest known throughput of fewer threads than are tested."""
+    rest = memory.exploration
+    if memory.trial.threads:
+        known = [Origin(rest.threads, rest.steady_per_second)]
+    elif isinstance(rest, CurveSearch):
+        known = [Origin(point.threads, point.per_second) for point in rest.points]
+    else:
+        known = [Origin(rest.before.threads, rest.before.throughput_per_second)] if rest.before else []
+    fewer = [size for size in (*known, *filter(None, [memory.origin])) if size.threads < memory.threads]
+    return max(fewer, key=lambda size: size.per_second, default=None)
 
 
 def _is_overload(origin: Origin | None, now: ThroughputMoments) -> bool:

@@ -6,6 +6,7 @@ import msgspec
 
 from common.errors import BadInput
 from common.parameter import value
+from controllers.concurrency.ceiling import Ceiling
 from controllers.concurrency.explorer import CurveSearch, check_search
 from controllers.concurrency.parameters import MAX_THREADS, ConcurrencyParameters
 from controllers.concurrency.tcc import Cycle, check_cycle
@@ -32,6 +33,7 @@ class Memory(msgspec.Struct, frozen=True, rename={"exploration": "machine"}):
     # The state of an older Weir has none.
     trial: Annotated[Trial, value("trial", "Trial of one more step in the steady state.", or_null=True)] = Trial()
     origin: Annotated[Origin | None, value("pool", "Pool when the exploration started.", or_null=True)] = None
+    ceiling: Annotated[Ceiling | None, value("ceiling", "Size past which throughput collapses.", or_null=True)] = None
     overloaded: Annotated[bool, value("flag", "True: more threads reduced the throughput.")] = False
     mix: Annotated[
         dict[str, Annotated[float, value("share", "Share of the time.", 0, 1)]],
@@ -57,6 +59,8 @@ def check_memory(memory: Memory, where: str) -> None:
     else:
         check_search(exploration, f"{where}.machine")
     check_sample(memory.sample, f"{where}.sample")
+    if memory.ceiling and memory.ceiling.bad <= memory.ceiling.good:
+        raise BadInput(f"{where}.ceiling.bad", f"must be more than good ({memory.ceiling.good})")
     is_steady = exploration.phase == "steady" and exploration.threads and exploration.steady_per_second
     if memory.trial.threads and not is_steady:
         raise BadInput(

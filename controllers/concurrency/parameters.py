@@ -84,6 +84,10 @@ class ConcurrencyObservation(msgspec.Struct, frozen=True, kw_only=True):
     elapsed_seconds: Annotated[
         float | None, value("s", "Time since the last observation, with idle time; default: `seconds`.", 0, 1e9)
     ] = None
+    open_seconds: Annotated[
+        float | None, value("s", "Time since the last sample while all threads had work.", 0, 1e9)
+    ] = None
+    open_events: Annotated[float | None, value("events", "Maximum number of completions in this time.", 0, 1e12)] = None
     mix: Annotated[
         dict[str, Annotated[float, value("share", "Share of the time.", 0, 1)]],
         value("share", "Share of the processing time by kind of work; empty: unknown."),

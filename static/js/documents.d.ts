@@ -187,6 +187,8 @@ interface PoolWork {
   "full_seconds": number | null;
   "per_second": number | null;
   "mix": Record<string, number>;
+  "open_seconds": number | null;
+  "open_events": number | null;
 }
 
 interface PipelineStatus {
@@ -493,6 +495,8 @@ interface PoolSamples {
   "full_seconds": number | null;
   "per_second": number | null;
   "mix": Record<string, number>;
+  "open_seconds": number | null;
+  "open_events": number | null;
   "since": number;
 }
 

@@ -21,6 +21,10 @@ class PoolWork(StoredDocument, frozen=True, kw_only=True):
     mix: Annotated[
         dict[str, Share], describe("Share of the processing time by kind of work (queue or task name).")
     ] = {}
+    open_seconds: Annotated[Seconds | None, describe("Time since the last sample while all slots were busy, s.")] = None
+    open_events: Annotated[
+        float | None, describe("Maximum number of events in this time, as if every slot reported now.")
+    ] = None
 
 
 class WorkerHost(StoredDocument, frozen=True, kw_only=True):

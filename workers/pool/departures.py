@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,7 @@ WARM_UP_SECONDS = 1.0
 # Time constants of the learned service times and of the mix of work.
 LEARNING_SECONDS, MIX_SECONDS = 1_800.0, 5.0
 MIN_LEARNED_SECONDS = 1e-3
+NOTE_WEIGHT = 0.02  # of the newest in the mean number of events per note, and of notes per report
 MAX_SHOWN_WORK = 8
 DONE, ENDED, BEGAN = range(3)  # in the order in which a slot's notes of one instant happened
 
@@ -83,6 +84,14 @@ class WorkerNote:
     kind: int
     events: int = 0
     work: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenGroup:
+    """The completions since the last sample: the time, and the most events, as if every slot reported now."""
+
+    seconds: float = 0.0
+    events: float = 0.0
 
 
 class ServiceTimes:
@@ -157,6 +166,8 @@ class Departures:
         self._warm = False
         self._begin_group()
         self._enough_events: float | None = None  # until the first group has shown how many arrive
+        self._notes_per_report, self._events_per_note = 1.0, 0.0
+        self._open = OpenGroup()
 
     def resize(self, size: int, at_seconds: float) -> None:
         """Set the number of slots from now on: earlier measurements were of another configuration."""
@@ -166,7 +177,7 @@ class Departures:
         self.recent.clear()
         self._begin_group()
 
-    def add(self, notes: Iterable[WorkerNote], known_until: float, slot: int) -> None:
+    def add(self, notes: Sequence[WorkerNote], known_until: float, slot: int) -> None:
         """Add notes of one slot, complete up to an instant."""
         for note in notes:
             bisect.insort(self._pending, note)
@@ -174,6 +185,8 @@ class Departures:
                 self._begins[note.slot].append(note.at_seconds)
             if note.kind == ENDED:
                 self._known_until.pop(slot, None)
+        if completions := sum(note.kind == DONE for note in notes):
+            self._notes_per_report += NOTE_WEIGHT * (completions - self._notes_per_report)
         if not any(note.kind == ENDED for note in notes):
             self._known_until[slot] = known_until
 
@@ -198,6 +211,7 @@ class Departures:
         del self._pending[:place]
         self._advance(horizon, others)
         self._service_times.forget(self.full_seconds - full_seconds_before)
+        self._open = self._measure_open_group(now_seconds - ARRIVAL_SECONDS, others)
 
     def to_json(self) -> dict[str, Any]:
         """Return, for the host's report, the samples of this size, numbered, and the full time so far (s)."""
@@ -208,7 +222,32 @@ class Departures:
             "full_seconds": round(self.full_seconds, 3),
             "per_second": round(len(self.recent) / total, 3) if total > 0 else None,
             "mix": self._service_times.compute_mix(),
+            "open_seconds": round(self._open.seconds, 3),
+            "open_events": round(self._open.events, 1),
         }
+
+    def _measure_open_group(self, until_seconds: float, others: int) -> OpenGroup:
+        """Return the group in progress, with notes that are not settled yet.
+
+        A slot in a long call reports nothing, so that nothing after its last note is settled. Its next report counts as
+        if it came now. The bound is therefore known while all slots are in calls that take far too long.
+        """
+        occupied, completions = set(self._occupied), 0
+        since = max(self._at, self._since) if self._warm else None
+        for note in self._pending:
+            if note.kind == BEGAN:
+                occupied.add(note.slot)
+            elif note.kind == ENDED:
+                occupied.discard(note.slot)
+            else:
+                completions += 1
+            if since is None and note.at_seconds >= self._since and len(occupied) >= self._size - others:
+                since = note.at_seconds + WARM_UP_SECONDS
+        if since is None or not self._events_per_note or len(occupied) < self._size - others:
+            return OpenGroup()
+        unreported = max(self._size * self._notes_per_report, GROUP_COMPLETIONS)
+        seconds = self._group_seconds + max(0.0, until_seconds - since)
+        return OpenGroup(seconds, self._group_events + (completions + unreported) * self._events_per_note)
 
     def _forget(self, slots: Collection[int]) -> None:
         """Forget slots whose process is gone (killed in progress), so that they don't delay anything."""
@@ -250,6 +289,8 @@ class Departures:
         return bool(begins) and begins[0] <= ended.at_seconds + BRIDGE_SECONDS
 
     def _record_completions(self, events: float) -> None:
+        before = self._events_per_note or events
+        self._events_per_note = before + NOTE_WEIGHT * (events - before)
         self._group_events += events
         self._group_completions += 1
         if not self._is_enough():

@@ -71,7 +71,8 @@ class ReportedPool:
         self._slots = slots
         for slot in range(slots):
             self._departures.add([], now, slot)
-        self._departures.add([WorkerNote(self._began + done, 0, DONE, 1, QUEUE) for done in completed_at], now, 0)
+        for done in completed_at:
+            self._departures.add([WorkerNote(self._began + done, 0, DONE, 1, QUEUE)], now, 0)
         self._departures.settle(now, range(slots))
         self.host.alive, self.host.busy, self.host.at_work = slots, slots, float(slots)
         self.host.done = convert(PoolWork, self._departures.to_json(), "done")

@@ -233,6 +233,52 @@ def test_a_probe_with_too_few_samples_is_undone_after_its_time_and_says_so_befor
     assert "only 3 samples after 60 s" in decision.reason
 
 
+def past_a_cliff(parameters, sizes, **more):
+    """The state of a search whose last size completes almost nothing, and the decision on it."""
+    state = start_state(LAW, parameters)
+    for threads in sizes[:-1]:
+        state, _ = look(parameters, state, threads, [1 / (10 * threads)] * 60, seconds=5.0)
+    assert state["machine"]["threads"] == sizes[-1]
+    return look(parameters, state, sizes[-1], [], open_seconds=2.0, open_events=sizes[-1] + 5.0, **more)
+
+
+def test_a_probe_that_completes_almost_nothing_ends_at_once_and_half_the_way_to_it_is_tested_next():
+    parameters = read(method="explorer", start=16)
+    state, decision = past_a_cliff(parameters, (16, 32, 64))
+    assert decision.action["threads"] == 48 and state["ceiling"]["bad"] == 64
+    # What the collapse left in progress delays the first completions, which therefore don't count.
+    draining = state["ceiling"]["drain_seconds"]
+    assert draining == pytest.approx(64 * 2 / 69)
+    state, decision = look(parameters, state, 48, [1.0] * 60, seconds=draining - 0.1)
+    assert decision.action is None
+    state, decision = look(parameters, state, 48, [1 / 480] * 60, seconds=1.0)
+    assert (state["ceiling"]["good"], decision.action["threads"]) == (48, 56)
+
+
+def test_a_short_pause_does_not_end_a_probe():
+    parameters = read(method="explorer", start=16)
+    state = start_state(LAW, parameters)
+    for threads in (16, 32):
+        state, _ = look(parameters, state, threads, [1 / (10 * threads)] * 60, seconds=5.0)
+    state, decision = look(parameters, state, 64, [], open_seconds=0.9, open_events=69.0)
+    assert decision.action is None and state["ceiling"] is None
+
+
+def test_no_size_past_the_ceiling_is_tested_until_it_expires():
+    parameters = read(method="explorer", start=16, steady_seconds=300.0, trial_seconds=60.0, initial_samples=5)
+    state, _ = past_a_cliff(parameters, (16, 32, 64))
+    tested, seconds = [], 0.0
+    while seconds < 3_700:
+        threads = state["machine"]["threads"] if state["trial"]["threads"] == 0 else state["trial"]["threads"]
+        tested.append((seconds, threads))
+        rate = 10.0 * threads if threads <= 48 else 10.0
+        state, _ = look(parameters, state, threads, [1 / rate] * 20, seconds=5.0)
+        seconds += 5.0
+    sizes = [threads for at, threads in tested if at < 3_500]
+    assert max(sizes) == 56 and sum(size > 48 for size in sizes) <= 3
+    assert max(threads for at, threads in tested if at > 3_600) > 56
+
+
 def test_another_mix_of_work_starts_a_search_upward_if_work_waits_and_none_if_nothing_waits():
     parameters = read(method="explorer", initial_samples=5, steady_seconds=1e6, maximum=64)
 

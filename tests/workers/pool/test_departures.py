@@ -68,6 +68,22 @@ def test_samples_of_calls_that_take_about_as_long_are_about_alike(slots, call_se
     assert statistics.pstdev(found) <= 0.12 * statistics.mean(found)
 
 
+def test_slots_that_are_all_stuck_show_it_before_any_of_them_reports():
+    """As if each of them reported now: the throughput is at most one report per slot since they began."""
+    workers = Workers(20)
+    for slot in workers.slots:
+        at = START + 0.01 * slot
+        for _ in range(50):
+            at = workers.work(slot, at, 1, 0.1, 5)
+        workers.departures.add([WorkerNote(at, slot, BEGAN)], at, slot)
+    found = workers.settled(START + 20)
+    assert found["open_seconds"] > 9.0 and found["open_events"] / found["open_seconds"] < 100
+    # Slots without work are not stuck.
+    workers.departures.add([WorkerNote(START + 20, 1, ENDED)], START + 20, 1)
+    found = workers.settled(START + 25)
+    assert (found["open_seconds"], found["open_events"]) == (0.0, 0.0)
+
+
 def test_a_change_of_the_mix_of_work_does_not_change_the_throughput():
     """Slots that are all busy do as much work, whether their events take 10 ms or a second."""
     slow = SimulatedService(100, 1.0)

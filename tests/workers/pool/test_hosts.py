@@ -160,7 +160,8 @@ def test_what_a_host_reports_has_the_keys_that_other_versions_know_and_is_read_a
     known = "role slots busy at_work pid at resizable started_with trouble done reserved drained ahead_seconds"
     known += " capabilities"
     assert stored.keys() == set(known.split())
-    assert stored["done"].keys() == {"seq", "recent_seconds", "full_seconds", "per_second", "mix"}
+    known = "seq recent_seconds full_seconds per_second mix open_seconds open_events"
+    assert stored["done"].keys() == set(known.split())
     read = read_host_reports(control)["jobs@here"]
     assert (read.role, read.slots, read.drained, read.at) == ("jobs", 3, False, stored["at"])
 

@@ -10,10 +10,16 @@ SEED = 3
 # Seeds and settings for which the law beats a baseline in a short run.
 SEEDS = {"crash": 2}
 SETTINGS = {"churn": {"nodes": 20, "containers": 100, "hours": 3, "leaving": 0.1}}
+# Other settings of a scenario that are tested, too.
+VARIANTS = {"concurrency-live": [{"bottleneck": "memory"}]}
 
 
 def list_cases():
-    return [pytest.param(shipped, id=name) for name, shipped in catalog.find_shipped_runs().items()]
+    return [
+        pytest.param(shipped, settings, id="-".join((name, *(str(value) for value in settings.values()))))
+        for name, shipped in catalog.find_shipped_runs().items()
+        for settings in [SETTINGS.get(name, {}), *VARIANTS.get(name, [])]
+    ]
 
 
 def is_better(metric, one, other):
@@ -30,10 +36,10 @@ def allow_for(metric, value):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("shipped", list_cases())
-def test_the_shipped_loop_does_what_its_law_does_and_beats_the_baselines_that_it_beats(shipped):
+@pytest.mark.parametrize(("shipped", "settings"), list_cases())
+def test_the_shipped_loop_does_what_its_law_does_and_beats_the_baselines_that_it_beats(shipped, settings):
     scenario, law, metric = shipped.scenario, shipped.get_law(), shipped.get_metric()
-    offered, settings = catalog.add_shipped_run(scenario), scenario.read_settings(SETTINGS.get(scenario.name, {}))
+    offered, settings = catalog.add_shipped_run(scenario), scenario.read_settings(settings)
     seed = SEEDS.get(scenario.name, SEED)
     values = {each: offered.run(each, settings, seed, None).metrics[metric] for each in offered.laws}
     baselines = [each for each in scenario.laws if each != law and is_better(metric, values[law], values[each])]

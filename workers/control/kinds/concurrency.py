@@ -78,6 +78,8 @@ def measure_target(target: Document, snapshot: Snapshot, before: Counters | None
         waiting=any(_is_behind(queue) for queue in snapshot.queues.values() if queue.kind == ROLE),
         elapsed_seconds=_elapsed_seconds(before, now_seconds),
         mix=done.mix,
+        open_seconds=done.open_seconds,
+        open_events=done.open_events,
     )
     # A host that was silent has no new samples when it reports again: its samples were used already.
     kept = (_build_counters(done, {"pid": row.pid}) if row else dict(before or {})) | {"at": now_seconds}
@@ -98,6 +100,8 @@ def _observe_attached(target: Document, snapshot: Snapshot, before: Counters | N
         waiting=pool is not None and (pool.wait_seconds or 0.0) >= WAITING_SECONDS,
         elapsed_seconds=_elapsed_seconds(before, now_seconds),
         mix=done.mix if done else {},
+        open_seconds=done.open_seconds if done else None,
+        open_events=done.open_events if done else None,
     )
     seen = attached_pools.check_measurement(LAW.name, target, snapshot, now_seconds)
     if seen.invalid is None and done is None:
