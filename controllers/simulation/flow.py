@@ -118,7 +118,9 @@ class SparksLaw:
 
 
 @dataclass(frozen=True)
-class _Course:
+class Disturbances:
+    """The disturbances, sample by sample, in events per sample."""
+
     offered: Floats
     starved: npt.NDArray[np.bool_]  # nothing can be read, not even waiting events
     capable: Floats  # events that the stage can serve
@@ -126,7 +128,7 @@ class _Course:
     setpoint_kb: Floats
 
 
-def build_course(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> _Course:
+def build_course(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Disturbances:
     """Return the disturbances; the same for all laws of a seed."""
     at = np.arange(SAMPLES)
     shape = np.ones(SAMPLES) if trace is None else resample(trace, SAMPLES)
@@ -135,7 +137,7 @@ def build_course(settings: Mapping[str, Any], seed: int, trace: Floats | None) -
     offered = OFFERED_SHARE * SERVED_PER_SAMPLE * shape
     hogged = (at >= HOG_FROM) & (at < HOG_UNTIL)
     capable = SERVED_PER_SAMPLE / np.where(hogged, 1 + settings["hog"], 1.0)
-    return _Course(
+    return Disturbances(
         offered,
         (at >= STARVED_FROM) & (at < STARVED_FROM + settings["starvation"]),
         add_noise(capable, settings["noise"], create_random_generator(seed, "served")),
@@ -144,7 +146,9 @@ def build_course(settings: Mapping[str, Any], seed: int, trace: Floats | None) -
     )
 
 
-def simulate(who: ShippedFlow | SparksLaw | None, of: _Course, delay: int) -> tuple[Floats, Floats, Floats, Floats]:
+def simulate(
+    who: ShippedFlow | SparksLaw | None, of: Disturbances, delay: int
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the free space (kB), and the events admitted, served, and dropped, sample by sample.
 
     Every sample is decided on the free space at its start; the plant is at rest before the first. Without a law,
@@ -182,7 +186,13 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     if law in ("pi", "i-p", "adaptive"):
         known = delay if settings["designed_delay"] < 0 else int(settings["designed_delay"])
         who = ShippedFlow("i-p", "adaptive", known) if law == "adaptive" else ShippedFlow(law, "fixed", known)
-    free_kb, admitted, served, dropped = simulate(who, of, delay)
+    return summarize(settings, of, *simulate(who, of, delay))
+
+
+def summarize(
+    settings: Mapping[str, Any], of: Disturbances, free_kb: Floats, admitted: Floats, served: Floats, dropped: Floats
+) -> ScenarioOutcome:
+    """Return the metrics and series of a run, from the values of each sample."""
     free_mb, reference_mb = free_kb / 1000, of.setpoint_kb / 1000
     # The samples until the free space stays near its reference, and how far it fell below the new setpoint.
     begin, end = (HOG_FROM, HOG_UNTIL) if settings["hog"] > 0 else (STEP_AT, GAIN_AT)

@@ -22,13 +22,14 @@ from workers.pipeline.tiers.finished_batch import InterEventBatch, OperatorCount
 
 
 class SimulatedRoom:
-    """The result queue. used_bytes: size of its contents. in_flight_events: dispatched events without a result yet."""
+    """The result queue, with the values of `Room`. in_flight_events: dispatched events without a result yet."""
 
     def __init__(self) -> None:
-        self.used_bytes, self.in_flight_events, self.bytes_per_event = 0.0, 0.0, 0.0
+        self.used_bytes = self.in_flight_events = self.bytes_per_event = self.released_bytes = 0.0
 
     def measure_room(self) -> Room:
-        return Room(round(self.used_bytes), round(self.in_flight_events), {}, self.bytes_per_event, 0)
+        used, released = round(self.used_bytes), round(self.released_bytes)
+        return Room(used, round(self.in_flight_events), {}, self.bytes_per_event, released)
 
     def list_after(self, replica: str, tick: int, count: int | None = None) -> list[Assignment]:
         """Return no dispatches, because simulated dispatches never get stuck."""

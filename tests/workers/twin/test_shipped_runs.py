@@ -45,3 +45,13 @@ def test_the_shipped_loop_does_what_its_law_does_and_beats_the_baselines_that_it
     baselines = [each for each in scenario.laws if each != law and is_better(metric, values[law], values[each])]
     assert not is_better(metric, allow_for(metric, values[law]), values[catalog.NAME]), values
     assert [each for each in baselines if not is_better(metric, values[catalog.NAME], values[each])] == [], values
+
+
+@pytest.mark.thorough
+def test_admission_stays_steady_after_the_results_of_an_event_have_become_larger():
+    shipped = catalog.find_shipped_runs()["flow"]
+    settings = shipped.scenario.read_settings({"gain_factor": 3.0})
+    law = shipped.scenario.run("adaptive", settings, SEED, None).metrics
+    loop = shipped.run(settings, SEED, None).metrics
+    assert loop["rms"] <= allow_for("rms", law["rms"])
+    assert loop["served_share"] > 0.99

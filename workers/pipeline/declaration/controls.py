@@ -19,7 +19,7 @@ from workers.documents.controls import ControlValues, CriterionHold
 from workers.pipeline.patterns.shedding import UNITS, Shedder
 
 # Maximum share of the result queue that can be reserved.
-MAX_RESERVED = 0.75
+MAX_RESERVED = 0.9
 
 
 class Controls(ControlValues, frozen=True, kw_only=True):

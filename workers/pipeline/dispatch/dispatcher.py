@@ -19,20 +19,14 @@ from queues.control.replies import expect_bytes
 from queues.events.block import BLOCK_EVENTS
 from queues.topology import KnownTopology, Topology
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.dispatch.admission import AntiStallAdmission, Reserve
+from workers.pipeline.dispatch.admission import AdmissionLimits
 from workers.pipeline.dispatch.assignment import MIN_PIECE_EVENTS, Dispatches, divide
 from workers.pipeline.dispatch.cursor import BEGINNING, Cursor, Scan, admit, advance, close
-from workers.pipeline.dispatch.result_queue import ResultQueue, Room
+from workers.pipeline.dispatch.result_queue import ResultQueue
 from workers.pipeline.events.containers import UNREACHABLE, Nodes
 
 SETTLING_SECONDS = 1.0
 TRIMMING_SECONDS = 0.5
-# Maximum number of batches that are dispatched and not processed yet. Controls take effect within two
-# batches.
-BATCHES_AHEAD = 2
-BURST_SECONDS = 1.0
-# Factor on the rate while more than the reserve is free. The loop reacts later, and the reserve is the bound.
-CATCHING_UP = 1.5
 # A batch of a few events costs as much as one of some thousands. On a quiet plant, events are therefore
 # gathered, for a time that is short compared with the time for which they wait for late events anyway.
 GATHERING_SHARE_OF_LATENESS = 0.4
@@ -72,11 +66,9 @@ class Dispatcher:
         self._results = ResultQueue(self._control, application)
         self._monotonic, self._clock = monotonic, clock
         self._down_since: dict[str, float] = {}
-        self._idle_since = self._checked_at = self._trimmed_at = monotonic()
+        self._idle_since = self._trimmed_at = monotonic()
         self._dispatched_at = self._busy_until = -math.inf
-        self._allowance: float | None = None
-        self._anti_stall = AntiStallAdmission()
-        self._reserve = Reserve()
+        self._admission = AdmissionLimits(monotonic())
         self._trimmed: dict[str, str] = {}
         self._paused: dict[str, pausing.Pause] = {}
         self._known = KnownTopology()
@@ -118,8 +110,8 @@ class Dispatcher:
             controls = self.cursor.controls
         topology = self._known.read(topology_text)
         room, now = self._results.measure_room(), self._monotonic()
-        limit, self.stall_reason = self._limit(controls, room, now)
-        beyond_limit = self._admit_against_stall(controls, room, now)
+        limit, self.stall_reason = self._admission.compute_limit(controls, room, now, self._clock())
+        beyond_limit = self._admission.count_against_stall(controls, room, now, self._clock())
         if now - self._trimmed_at >= TRIMMING_SECONDS:
             self._trim(topology)
             self._trimmed_at = now
@@ -139,17 +131,9 @@ class Dispatcher:
             if 0 < events < MIN_PIECE_EVENTS and is_soon:
                 return 0  # still too few events for a batch
         events = self._dispatch_events(topology, scans, down, controls, max(limit, beyond_limit))
-        if self._allowance is not None and limit >= beyond_limit:
-            self._allowance -= events
+        if limit >= beyond_limit:
+            self._admission.spend(events)
         return events
-
-    def _admit_against_stall(self, controls: Controls, room: Room, now: float) -> int:
-        """Return how many events to admit beyond the limits; none if the admission was set to 0."""
-        events = self._anti_stall.count_admissible_events(room, now)
-        if not controls.admit_events_per_batch or controls.get_admitted_per_second(self._clock()) == 0:
-            return 0
-        free_events = int(room.free_bytes(controls.result_bytes) / max(room.bytes_per_event, 1.0))
-        return min(events, max(1, free_events), controls.admit_events_per_batch)
 
     def _dispatch_events(
         self, topology: Topology, scans: dict[str, Scan], down: set[str], controls: Controls, limit: int
@@ -186,43 +170,6 @@ class Dispatcher:
         if events >= MIN_PIECE_EVENTS:
             self._busy_until = now + BUSY_SECONDS
         return events
-
-    def _limit(self, controls: Controls, room: Room, now: float) -> tuple[int, str]:
-        """Return the number of events that may be admitted now, and what limits it."""
-        flying = room.in_flight_events
-        used = f"{room.used_bytes / 2**20:,.0f} of {controls.result_bytes / 2**20:,.0f} MiB"
-        free_events = room.free_bytes(controls.result_bytes) / max(room.bytes_per_event, 1.0)
-        ahead = BATCHES_AHEAD * controls.admit_events_per_batch
-        limits: list[tuple[float, str]] = [
-            (float(controls.admit_events_per_batch), "admit_events_per_batch is 0"),
-            (free_events, f"the result queue has no room: {used} used, {flying:,} events in flight"),
-            (float(ahead - flying), f"{flying:,} dispatched events have no result yet"),
-        ]
-        reserve = controls.get_reserved_bytes(self._clock())
-        within_reserve = self._reserve.count_admissible_events(room, controls.result_bytes, reserve, now)
-        if reserve:
-            limits.append((within_reserve, f"the result queue has no room beyond its reserve: {used} used"))
-        times = CATCHING_UP if reserve else 1.0
-        if (allowed := self._count_allowed(controls, times)) is not None:
-            rate = times * (controls.admit_events_per_second or 0.0)
-            limits.append((allowed, f"the admission limit is {rate:g} events/s"))
-        least, why = min(limits, key=lambda limit: limit[0])
-        return int(least), why
-
-    def _count_allowed(self, controls: Controls, times: float) -> float | None:
-        """Return the events that `times` times the current rate still allows.
-
-        Events admitted while no rate was in force do not count as debt.
-        """
-        now = self._monotonic()
-        rate = controls.get_admitted_per_second(self._clock())
-        if rate is None:
-            self._allowance = None
-        else:
-            earned = times * rate * (now - self._checked_at)
-            self._allowance = min(times * rate * BURST_SECONDS, (self._allowance or 0.0) + earned)
-        self._checked_at = now
-        return self._allowance
 
     def _scan(self, topology: Topology, limit: int) -> tuple[dict[str, Scan], set[str]]:
         """Return the new entries of each container.

@@ -10,7 +10,7 @@ middle and nothing is dropped.
 |---|---|---|
 | `weir:pipeline:result:{app}:{replica}:{tick}` | hash | blob name → Arrow stream |
 | `weir:pipeline:results:{app}` | stream | `d`: a `Result` (JSON), when it was published |
-| `weir:pipeline:room:{app}` | hash | `used_bytes`, `in_flight_events`, `events`, `bytes`, `published:…` … |
+| `weir:pipeline:room:{app}` | hash | `used_bytes`, `in_flight_events`, `bytes`, `recent_events`, `published:…` … |
 """
 
 import secrets
@@ -31,6 +31,9 @@ from queues.lua.script import load_script
 from workers.pipeline.events.layout import decode
 
 ASSUMED_BYTES = 120.0  # of an event in the queue, before any was measured
+# Factor by which the weight of a result in the mean size falls with the next one. With the size of all results so far,
+# the dispatcher would admit too many events for hours after rules begin to keep more of them, and would oscillate.
+RESULT_FADE = 0.9
 
 
 class AttemptOvertaken(WeirError):  # noqa: N818
@@ -81,7 +84,7 @@ class Room:
     """The occupancy of the queue.
 
     used_bytes: in the queue. in_flight_events: dispatched, not yet in the queue. published: replica → tick.
-    bytes_per_event: average over all results so far (a discarded event counts with 0 bytes). released_bytes: bytes that
+    bytes_per_event: average over the newest results (a discarded event counts with 0 bytes). released_bytes: bytes that
     have left it so far.
     """
 
@@ -131,7 +134,7 @@ class ResultQueue:
         events: processed by the batch, before its rules. Raises `AttemptOvertaken`.
         """
         written: list[EncodableT] = [result.replica, result.tick, attempt, events, result.size_bytes]
-        written.append(encode_document(result))
+        written += [encode_document(result), RESULT_FADE]
         answer = int(self._publish(keys=[self._room, self._results], args=written))
         if answer < 0:
             raise _build_overtaken_error(result.replica, result.tick)
@@ -166,13 +169,12 @@ class ResultQueue:
 
     def measure_room(self) -> Room:
         room = expect_bytes(self._control).hgetall(self._room)
-        events, size, used, in_flight = (
-            int(room.get(name, 0)) for name in (b"events", b"bytes", b"used_bytes", b"in_flight_events")
-        )
+        size, used, in_flight = (int(room.get(name, 0)) for name in (b"bytes", b"used_bytes", b"in_flight_events"))
+        events, recent = (float(room.get(name, 0)) for name in (b"recent_events", b"recent_bytes"))
         published = {
             name.decode().split(":", 1)[1]: int(tick) for name, tick in room.items() if name.startswith(b"published:")
         }
-        return Room(used, in_flight, published, size / events if events else ASSUMED_BYTES, size - used)
+        return Room(used, in_flight, published, recent / events if events else ASSUMED_BYTES, size - used)
 
     def clear(self) -> None:
         blobs = list(self._control.scan_iter(self._build_blobs_key("*", "*")))

@@ -132,10 +132,22 @@ def test_what_is_in_flight_on_average_takes_nothing_of_what_may_be_used():
     assert sum(free[-20:]) / 20 == pytest.approx(2**19 / 100, rel=0.02)
 
 
-def test_of_a_result_queue_that_was_made_smaller_than_the_reserve_a_quarter_is_used(dispatcher, publish, control):
+def test_of_a_result_queue_that_was_made_smaller_than_the_reserve_a_tenth_is_used(dispatcher, publish, control):
     steer(control, result_bytes=2**20, reserve_bytes=2**26)
     publish(20_000)
-    assert 0 < dispatcher.step() <= 2**18 / 120 + 512
+    assert 0 < dispatcher.step() <= 2**20 / 10 / 120 + 512
+
+
+def test_the_size_of_an_event_follows_the_newest_results(control):
+    results = ResultQueue(control, "app")
+    for tick in range(1, 61):
+        attempt = results.begin("iap1", tick)
+        size_bytes = 100 if tick <= 30 else 300
+        blob = Blob("b", "key", -1, 0, 9, 10, 10 * size_bytes)
+        results.publish(Result("iap1", tick, None, (blob,)), attempt, 10)
+        if tick == 30:
+            assert results.measure_room().bytes_per_event == pytest.approx(100)
+    assert results.measure_room().bytes_per_event == pytest.approx(300, rel=0.05)
 
 
 def test_two_batches_are_handed_out_ahead_and_no_more(dispatcher, publish, control):
