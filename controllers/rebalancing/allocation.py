@@ -9,7 +9,7 @@ the threshold is in events/s.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -28,6 +28,9 @@ NEGLIGIBLE_PER_SECOND = 1e-9
 class ObservedNode(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[str, value("name", "Name of the node.")]
     capacity: Annotated[float, value("load at utilization 1", "Capacity to which the thresholds apply.", 1e-9, 1e15)]
+    measured: Annotated[
+        float | None, value("load at utilization 1", "Measured capacity; null: not measured yet.", 1e-9, 1e15)
+    ] = None
     drained: Annotated[bool, value("flag", "True: the node gives all its points and receives none.")] = False
     state: Annotated[str, value("choice", "Last reported state.", choices=STATES)] = NORMAL
     cordoned: Annotated[
@@ -47,6 +50,10 @@ class ObservedQueue(msgspec.Struct, frozen=True, kw_only=True):
     ]
     minimum_containers: Annotated[
         int | None, value("containers", "Minimum number of containers of this queue.", 1, 1_000)
+    ] = None
+    measured_rate: Annotated[
+        float | None,
+        value("events/s", "The rate, computed with measured capacities; null: no node has one.", 0.0, 1e15),
     ] = None
     expected: Annotated[
         float | None, value("events/s", "Events inserted per second at `forecast_at`; null: not forecast.", 0.0, 1e15)
@@ -152,18 +159,38 @@ class Allocation:
         return {name: round(float(value), 6) for name, value in zip(self.nodes, values, strict=True)}
 
 
-def from_observation(observation: PlantObservation, minimum_containers: int) -> Allocation:
-    """Return the allocation that an observation describes. A queue without its own minimum gets the general one."""
+CapacitySource = Annotated[
+    Literal["measured", "declared"],
+    value(
+        "choice", "measured: the lower of the declared and the measured capacity, declared while it is not measured."
+    ),
+]
+
+
+def from_observation(
+    observation: PlantObservation, minimum_containers: int, source: CapacitySource = "declared"
+) -> Allocation:
+    """Return the allocation that an observation describes. A queue without its own minimum gets the general one.
+
+    The declared capacity remains the upper limit, because the states of nodes refer to it.
+    """
     nodes, queues = observation.nodes, observation.queues
+    is_measured = source == "measured"
     index = {node.name: position for position, node in enumerate(nodes)}
     return Allocation(
         nodes=tuple(index),
-        capacity=np.array([node.capacity for node in nodes], dtype=float),
+        capacity=np.array(
+            [min(node.capacity, node.measured or node.capacity) if is_measured else node.capacity for node in nodes],
+            dtype=float,
+        ),
         drained=np.array([node.drained for node in nodes], dtype=bool),
         offline=np.array([node.state == OFFLINE for node in nodes], dtype=bool),
         idle=np.array([node.state == IDLE for node in nodes], dtype=bool),
         queues=tuple(queue.name for queue in queues),
-        rate=np.array([queue.rate for queue in queues], dtype=float),
+        rate=np.array(
+            [queue.rate if queue.measured_rate is None or not is_measured else queue.measured_rate for queue in queues],
+            dtype=float,
+        ),
         minimum=tuple(
             minimum_containers if queue.minimum_containers is None else queue.minimum_containers for queue in queues
         ),

@@ -50,6 +50,7 @@ from controllers.framework.reason import (
 from controllers.rebalancing import relocation
 from controllers.rebalancing.allocation import (
     Allocation,
+    CapacitySource,
     Floats,
     ObservedNode,
     ObservedQueue,
@@ -77,6 +78,7 @@ class RebalancingParameters(msgspec.Struct, frozen=True, kw_only=True):
     toobusy: Annotated[
         float, value("share of capacity", "Load over capacity from which a node is TOOBUSY.", 1e-6, 1e9)
     ] = 0.9
+    capacity: CapacitySource = "measured"
     minimum_containers: Annotated[
         int | None,
         value("containers", "Minimum number of containers of a queue. Default: 2, or 1 on a single node.", 1, 1_000),
@@ -209,7 +211,7 @@ class Rebalancing(Law[RebalancingParameters, PlantObservation, RebalancingState]
     ) -> tuple[RebalancingState, Decision]:
         """Return the cheapest moves that reach the goal; no action if it is reached."""
         least = compute_minimum_containers(parameters.minimum_containers, observation)
-        allocation = from_observation(observation, least)
+        allocation = from_observation(observation, least, parameters.capacity)
         if parameters.goal == "band":
             # A band includes the idle nodes, because its purpose is to use everything.
             allocation = replace(allocation, idle=np.zeros_like(allocation.idle))
@@ -248,7 +250,10 @@ def _expect(allocation: Allocation, observation: PlantObservation) -> Allocation
     """Return the allocation with the expected rates; the same if none is forecast."""
     if observation.forecast_at is None:
         return allocation
-    rates = [queue.rate if queue.expected is None else queue.expected for queue in observation.queues]
+    rates = [
+        now if queue.expected is None else queue.expected * (now / queue.rate if queue.rate else 1.0)
+        for now, queue in zip(allocation.rate.tolist(), observation.queues, strict=True)
+    ]
     return replace(allocation, rate=np.array(rates, dtype=float))
 
 

@@ -48,7 +48,14 @@ from controllers.framework.reason import (
     format_reason,
     measure,
 )
-from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove, PlantObservation, from_observation
+from controllers.rebalancing.allocation import (
+    Allocation,
+    CapacitySource,
+    Flags,
+    IndexedMove,
+    PlantObservation,
+    from_observation,
+)
 from controllers.rebalancing.law import check_plant, check_thresholds, compute_minimum_containers
 from queues.points import TOTAL, apportion
 
@@ -60,6 +67,7 @@ class NodeScalingParameters(msgspec.Struct, frozen=True, kw_only=True):
     toobusy: Annotated[
         float, value("share of capacity", "Load over capacity from which a node is TOOBUSY.", 1e-6, 1e9)
     ] = 0.9
+    capacity: CapacitySource = "measured"
     majority: Annotated[
         float, value("share of nodes in use", "Share of busy nodes above which Weir starts to use idle nodes.", 0, 1)
     ] = 0.5
@@ -159,7 +167,7 @@ class NodeScaling(Law[NodeScalingParameters, NodeScalingObservation, NodeScaling
     ) -> tuple[NodeScalingState, Decision]:
         """Return the nodes to use and release and the moves to restore; never both use and release."""
         least = compute_minimum_containers(parameters.minimum_containers, observation)
-        plant = from_observation(observation, least)
+        plant = from_observation(observation, least, parameters.capacity)
         kept = {node.name for node in observation.nodes if node.cordoned}
         lost = {
             name: state.lost.get(name, 0) + 1

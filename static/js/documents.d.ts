@@ -148,6 +148,8 @@ interface NodeStatus {
   "memory_bytes": number | null;
   "memory_capacity_bytes": number | null;
   "capacity_events_per_second": number;
+  "measured_capacity_per_second": number | null;
+  "capacity_difference": string | null;
   "points": number;
   "containers": number;
   "drained": boolean;

@@ -1,5 +1,6 @@
 """Nodes in the snapshot."""
 
+import math
 from typing import Annotated
 
 from common.stored_document import Bytes, PerSecond, Seconds, Share, StoredDocument, describe, describe_metric
@@ -27,6 +28,12 @@ class NodeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     memory_bytes: Annotated[Bytes | None, describe_metric("Memory used")] = None
     memory_capacity_bytes: Bytes | None = None
     capacity_events_per_second: PerSecond = Capacity().events_per_second
+    measured_capacity_per_second: Annotated[
+        PerSecond | None, describe("Measured capacity, lower limit of its confidence interval; null: too few samples.")
+    ] = None
+    capacity_difference: Annotated[
+        str | None, describe("How the measured capacity differs from the declared one; null: by at most 20 %.")
+    ] = None
     points: Annotated[int, describe("Points, out of 1000 per queue", metric="gauge")] = 0
     containers: Annotated[int, describe("Number of containers with points.")] = 0
     drained: bool = False
@@ -36,3 +43,8 @@ class NodeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
         Seconds | None, describe("Clock offset of its agent from the control server, s; positive: ahead.")
     ] = None
     unreadable: Annotated[str | None, describe("Why the newest heartbeat can't be read; null: readable.")] = None
+
+    @property
+    def usable_per_second(self) -> float:
+        """Return the declared capacity, or the measured one if that is lower."""
+        return min(self.capacity_events_per_second, self.measured_capacity_per_second or math.inf)

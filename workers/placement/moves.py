@@ -187,7 +187,7 @@ def build_forecast(
         per_point = compute_load_per_point(moved, topology, snapshot)
         for move in rows:
             for node, sign in ((move.source, -1), (move.target, 1)):
-                capacity = topology.nodes[node].capacity.events_per_second
+                capacity = get_capacity(node, topology, snapshot)
                 change[node] = change.get(node, 0.0) + sign * per_point * move.points / capacity
     after = {}
     for name, spec in topology.nodes.items():
@@ -227,5 +227,11 @@ def compute_load_per_point(queue: str, topology: Topology, snapshot: Snapshot) -
     rows = snapshot.queues.get(queue, QueueStatus()).containers
     loads = {node: row.load for node, row in rows.items() if row.load is not None}
     heard = {node: points for node, points in topology.queue(queue).live_points.items() if node in loads}
-    load = sum(loads[node] * topology.nodes[node].capacity.events_per_second for node in heard)
+    load = sum(loads[node] * get_capacity(node, topology, snapshot) for node in heard)
     return load / sum(heard.values()) if heard else 0.0
+
+
+def get_capacity(node: str, topology: Topology, snapshot: Snapshot) -> float:
+    """Return the capacity of a node [events/s]: the declared one, or the measured one if that is lower."""
+    row = snapshot.nodes.get(node)
+    return row.usable_per_second if row else topology.nodes[node].capacity.events_per_second

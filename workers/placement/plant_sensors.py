@@ -42,16 +42,20 @@ def observe_rebalancing(
     (half the newest, half before), and start again if other nodes count than before. A cordoned node is shown to the
     law as OFFLINE, without the load it keeps, so that it neither gives nor gets.
 
+    measured, measured_rate [events/s]: the same with the measured capacity of the nodes, if that is lower.
+
     expected [events/s]: the rate of a queue at the highest load that is forecast within the horizon.
     """
     counters = _measure_queues(snapshot, before)
     expected = _expect_load(snapshot, counters, horizon_seconds, now_seconds)
+    is_measured = any(node.measured_capacity_per_second for node in snapshot.nodes.values())
     observation = PlantObservation(
         nodes=_build_law_nodes(snapshot),
         queues=[
             ObservedQueue(
                 name=name,
                 rate=counters[f"rate/{name}"],
+                measured_rate=counters[f"measured/{name}"] if is_measured else None,
                 containers={n: row.points for n, row in queue.containers.items() if row.points},
                 minimum_containers=min(queue.minimum_containers, len(snapshot.nodes)) or 1,
                 expected=None if expected.at is None else round(expected.rates[name], 3),
@@ -98,8 +102,11 @@ def _measure_queues(snapshot: Snapshot, before: Counters | None) -> dict[str, fl
         }
         points = counters[f"points/{name}"] = float(sum(row.points for row in counting.values()))
         load = sum((row.load or 0.0) * nodes[node].capacity_events_per_second for node, row in counting.items())
+        measured = sum((row.load or 0.0) * nodes[node].usable_per_second for node, row in counting.items())
         is_same = known.get(f"points/{name}", points) == points
-        for key, value in ((f"rate/{name}", load), (f"arrivals/{name}", queue.in_per_second or 0.0)):
+        arrivals = queue.in_per_second or 0.0
+        for kind, value in (("rate", load), ("measured", measured), ("arrivals", arrivals)):
+            key = f"{kind}/{name}"
             counters[key] = round(smooth(value, known.get(key) if is_same else None, SMOOTHING), 3)
     return counters
 
@@ -124,6 +131,7 @@ def _build_law_node(name: str, node: NodeStatus, closed: bool) -> ObservedNode:
     return ObservedNode(
         name=name,
         capacity=node.capacity_events_per_second * node.busy / DEFAULT_BUSY,
+        measured=node.measured_capacity_per_second and node.measured_capacity_per_second * node.busy / DEFAULT_BUSY,
         drained=node.drained,
         state=OFFLINE if closed or node.state is None else node.state,
         # A cordoned node keeps its points: only a node that does not report is lost.

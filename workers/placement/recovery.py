@@ -39,7 +39,7 @@ from workers.coordination.leases import Lease
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop, Plan
 from workers.placement import execution, moves, plans, proposals
-from workers.placement.moves import Move, compute_load_per_point
+from workers.placement.moves import Move, compute_load_per_point, get_capacity
 from workers.placement.plans import User
 from workers.steering import overrides
 from workers.steering.kept import exclude_kept
@@ -244,7 +244,8 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
         silent = Node.objects.filter(offline_since__isnull=False).values_list("name", flat=True)
         closed = plans.find_offline_nodes(snapshot) | set(silent)
         rates = {name: TOTAL * compute_load_per_point(name, topology, snapshot) for name in topology.queues}
-        restoring_moves = plan_restoring(topology, lost, topology.nodes.keys() - closed, rates)
+        capacities = {name: get_capacity(name, topology, snapshot) for name in topology.nodes}
+        restoring_moves = plan_restoring(topology, lost, topology.nodes.keys() - closed, rates, capacities)
         if not restoring_moves:
             return None
         reason = (
@@ -256,19 +257,24 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
 
 
 def plan_restoring(
-    topology: Topology, lost: Collection[str], live: Collection[str], rates: Mapping[str, float]
+    topology: Topology,
+    lost: Collection[str],
+    live: Collection[str],
+    rates: Mapping[str, float],
+    capacities: Mapping[str, float],
 ) -> list[Move]:
     """Return the moves that take every point off lost nodes.
 
-    `controllers.rebalancing.node_scaling` restores the points. `rates` [events/s] by queue say which node is least
-    loaded. A queue that no node can take (no live node takes points) keeps its points where they are.
+    `controllers.rebalancing.node_scaling` restores the points. `rates` [events/s] by queue and `capacities` [events/s]
+    by node say which node is least loaded. A queue that no node can take (no live node takes points) keeps its points
+    where they are.
     """
     allocation = from_observation(
         PlantObservation(
             nodes=[
                 ObservedNode(
                     name=spec.name,
-                    capacity=spec.capacity.events_per_second,
+                    capacity=capacities.get(spec.name, spec.capacity.events_per_second),
                     drained=not spec.takes_points,
                     state=NORMAL if spec.name in live else OFFLINE,
                 )

@@ -9,6 +9,7 @@ from workers.coordination.plant_clock import Freshness
 from workers.documents.loops import LoopStatus, OverrideStatus
 from workers.documents.snapshot import Snapshot
 from workers.snapshot.compose import SnapshotInputs, Watch, compose, count_work
+from workers.snapshot.node_capacity import CapacityWatch
 from workers.snapshot.rates import LEAVING_WINDOW_SECONDS, WINDOW_SECONDS, Rates, ReportTimes, TrendWatch
 from workers.snapshot.readings import Readings
 
@@ -30,6 +31,7 @@ class ReadingsWatcher:
         self._producer_rates, self._report_times = Rates(), ReportTimes()
         self._sampled: dict[str, int] = {}  # node → the heartbeat whose counters are in the rates
         self._trends: dict[str, TrendWatch] = {}
+        self._capacities = CapacityWatch()
         self._histograms: deque[tuple[float, dict[str, Latencies]]] = deque()
 
     def compose(
@@ -42,7 +44,7 @@ class ReadingsWatcher:
     ) -> Snapshot:
         """Return the snapshot of these readings and control records."""
         inputs = self._build_inputs(readings, now, monotonic_seconds)
-        return self._add_trends(compose(inputs, loops, overrides), monotonic_seconds)
+        return self._capacities.add(self._add_trends(compose(inputs, loops, overrides), monotonic_seconds))
 
     def _add_trends(self, snapshot: Snapshot, at_seconds: float) -> Snapshot:
         """Add the trends of the backlog, of each queue and of all together."""

@@ -28,6 +28,7 @@ class SimulatedContainer:
     busy_seconds: float = 0.0
     submitted: list[str] = field(default_factory=list)
     _claimed: set[str] = field(default_factory=set)
+    _shared_events: float = 0.0  # events inserted until the newest `server_time_share`
     _arrivals: deque[tuple[float, float]] = field(default_factory=deque)  # (time, events inserted until then)
 
     @property
@@ -53,6 +54,11 @@ class SimulatedContainer:
         self.sent_events += sent
         target.insert(sent, at)
         target.received_events += sent
+
+    def share_server_time(self, seconds: float, per_second: float) -> None:
+        """Set its share of the time of a server that handles this many events/s."""
+        self.server_time_share = (self.inserted_events - self._shared_events) / seconds / per_second
+        self._shared_events = self.inserted_events
 
     def submit(self, ids: Sequence[str]) -> None:
         """Submit workers. A worker that is submitted again runs only once."""

@@ -51,11 +51,15 @@ class VirtualClock:
 
 @dataclass
 class SimulatedNode:
-    """A node. silent: it sends no heartbeats. cpu, memory: shares of its capacity that are used."""
+    """A node. silent: it sends no heartbeats. cpu, memory: shares of its capacity that are used.
+
+    real_per_second: if it differs from the declared capacity, the events/s that use its whole CPU.
+    """
 
     silent: bool = False
     cpu: float = 0.0
     memory: float = 0.0
+    real_per_second: float | None = None
     state: NodeState = field(default_factory=NodeState)
     heartbeat: Heartbeat | None = None
     inserted_events: float = 0.0  # at the last heartbeat
@@ -162,6 +166,10 @@ class SimulatedPlant:
         held = {queue: row for (queue, name), row in self._containers.items() if name == spec.name}
         inserted, points = sum(row.inserted_events for row in held.values()), self.topology.has_points(spec.name)
         events = max(0.0, inserted - node.inserted_events) / seconds / spec.capacity.events_per_second
+        if node.real_per_second is not None:
+            node.cpu = events * spec.capacity.events_per_second / node.real_per_second
+            for row in held.values():
+                row.share_server_time(seconds, node.real_per_second)
         parts, node.inserted_events = UtilizationByPart(node.cpu, node.memory, round(events, 6)), inserted
         raw = max(parts.cpu, parts.memory, parts.events)
         thresholds = StateThresholds(spec.busy, spec.toobusy)

@@ -95,7 +95,7 @@ def test_two_observers_that_see_different_nodes_make_no_container_twice(plant):
     before = plant.topology()
     made = []
     for name, seen in lost.items():
-        found = recovery.plan_restoring(before, {name}, before.nodes.keys() - {name}, {})
+        found = recovery.plan_restoring(before, {name}, before.nodes.keys() - {name}, {}, {})
         made.append((name, proposals.restore(found, f"{name} is lost.", seen, plant.now)))
     states = [execution.advance(plan, plant.control, plant.now).state for _, plan in made]
     assert states == ["done", "void"]
@@ -119,6 +119,17 @@ def topology(queues, closed=()):
     return Topology(1, nodes, {name: replace(queue, name=name) for name, queue in queues.items()})
 
 
+def test_a_new_container_is_created_on_the_node_with_the_greater_measured_capacity_at_equal_load():
+    lost, *others = NODES
+    kept, one, other = others[:3]
+    queues = {"a": QueueSpec("a", "jobs", {lost: 400, kept: 600}), "b": QueueSpec("b", "jobs", {one: 500, other: 500})}
+    plant = topology(queues, closed=others[3:])
+    for slow, fast in ((one, other), (other, one)):
+        capacities = {slow: 1_000.0, fast: 2_000.0}
+        planned = recovery.plan_restoring(plant, {lost}, others, {"a": 100.0, "b": 1_000.0}, capacities)
+        assert {move.target for move in planned} == {fast}
+
+
 SHARES = st.lists(st.sampled_from(NODES), min_size=1, max_size=6, unique=True).map(thousand.share)
 QUEUES = st.dictionaries(
     st.sampled_from(["a", "b", "c"]),
@@ -136,7 +147,7 @@ def test_whatever_is_lost_points_stay_a_thousand_on_live_nodes_with_the_minimum_
     plant = topology(queues, drained)
     live = [name for name in NODES if name not in lost]
     rates = {name: data.draw(st.floats(0, 1e6)) for name in queues}
-    found = recovery.plan_restoring(plant, lost, live, rates)
+    found = recovery.plan_restoring(plant, lost, live, rates, {})
     open_nodes = [name for name in live if name not in drained]
     if found:
         moves.check(found, plant, lost)

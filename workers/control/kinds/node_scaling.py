@@ -69,7 +69,7 @@ KIND = LoopKind(
             "stay below margin · busy for quiet_decisions"
         ),
         main=("busy", "fill", "margin", "quiet_decisions", "lost_decisions"),
-        topics=(("Limits", ("toobusy", "majority", "keep_share", "minimum_containers")),),
+        topics=(("Limits", ("capacity", "toobusy", "majority", "keep_share", "minimum_containers")),),
         measured="terms.nodes_used",
         setpoints=("busy",),
         amount=_nodes_gained,

@@ -58,7 +58,7 @@ KIND = LoopKind(
         ),
         main=("goal", "busy", "toobusy", "band", "minimum_points"),
         topics=(
-            ("Placement", ("minimum_containers", "return_decisions")),
+            ("Placement", ("capacity", "minimum_containers", "return_decisions")),
             ("Solver", ("worst_tolerance", "exact_ways", "branches")),
         ),
         measured="terms.worst_before",
