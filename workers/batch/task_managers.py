@@ -81,7 +81,7 @@ def tick(control: redis.Redis, now: datetime, submit: Submit) -> list[Run]:
         hosts = HostSelection(read_host_reports(control), now.timestamp())
         open_runs = Run.objects.filter(state__in=runs.OPEN).select_related("task").order_by("created_at", "pk")
         # Of the same priority, workers take runs in the order in which they were requested.
-        in_order = sorted(open_runs, key=lambda run: (get_priority(run), run.deadline_at or NO_DEADLINE))
+        in_order = sorted(open_runs, key=get_urgency)
         return [manage_run(run, control, now, submit, hosts) for run in in_order]
 
 
@@ -90,6 +90,11 @@ def get_priority(run: Run) -> int:
     if run.is_requested:
         return REQUESTED_PRIORITY
     return SCHEDULED_PRIORITY if run.deadline_at is None else DEADLINE_PRIORITY
+
+
+def get_urgency(run: Run) -> tuple[int, datetime]:
+    """Return the order of runs, the most urgent first: by priority, then by deadline."""
+    return get_priority(run), run.deadline_at or NO_DEADLINE
 
 
 def manage_run(

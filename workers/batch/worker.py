@@ -4,14 +4,14 @@ It processes chunks until there are none, fewer workers are wanted, its host is 
 place. Scheduled runs (roll-ups, retention) have precedence over requested runs (experiments, extracts: those with an
 owner). A worker at a requested run gives its chunk back as soon as a scheduled run of the same role waits, at most
 MAX_YIELDS times per chunk. Between chunks it leaves if a run waits whose owner was served less recently, so that people
-take turns.
+take turns. A worker at a scheduled run leaves between chunks if a run with an earlier deadline waits.
 """
 
 import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,13 @@ from queues import keys
 from workers.batch import catalog, files, runs
 from workers.batch.chunk_leases import ChunkLease, ChunkLeaseLost, ChunkYielded, claim, is_beating
 from workers.batch.job import Job, JobContext, Work
-from workers.batch.task_managers import LIVE_SECONDS, PRESENT_SECONDS, can_run_here, find_role, note_worker
+from workers.batch.task_managers import LIVE_SECONDS, PRESENT_SECONDS, can_run_here, find_role, get_urgency, note_worker
 from workers.models import Chunk, Run, Task
 
 # Work that is given back is repeated: after this many times the scheduled run waits until the chunk is done.
 MAX_YIELDS = 3
 MAX_REQUESTED_CHUNK_SECONDS = 7_200.0
+URGENT_AFTER_SECONDS = 5.0  # a free worker starts within this time, and no other worker has to leave
 
 
 def must_yield(run: Run, chunk: Chunk, now: datetime) -> bool:
@@ -61,6 +62,15 @@ def is_others_turn(run: Run, now: datetime) -> bool:
         if can_run_here(requirements, role)
     }
     return any((served_at := _find_last_service_time(owner)) is None or served_at < mine for owner in owners)
+
+
+def is_more_urgent_run_waiting(run: Run, now: datetime) -> bool:
+    """Return whether a scheduled run that is more urgent than this one has waited for a worker of the role."""
+    if run.is_requested:
+        return False
+    role, since = find_role(run.task.requirements), now - timedelta(seconds=URGENT_AFTER_SECONDS)
+    waiting = _select_waiting_runs(now).filter(owner=None, started_at__lt=since).select_related("task")
+    return any(get_urgency(row) < get_urgency(run) and can_run_here(row.task.requirements, role) for row in waiting)
 
 
 def _find_last_service_time(owner: int | None) -> datetime | None:
@@ -120,7 +130,8 @@ class BatchWorker:
     def _should_leave(self) -> bool:
         """Return whether another run is due for the worker's place."""
         now = self._clock()
-        return is_blocking_scheduled_run(self._run, now) or is_others_turn(self._run, now)
+        checks = (is_blocking_scheduled_run, is_others_turn, is_more_urgent_run_waiting)
+        return any(check(self._run, now) for check in checks)
 
     def _do(self, chunk: Chunk, work: Work) -> bool:
         """Process one chunk, recording any failure with it; return whether it was done."""

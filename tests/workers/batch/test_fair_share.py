@@ -29,6 +29,8 @@ class OneWorker:
         self.control, self.data, self.now = control, data, START
         self.sent: list[tuple[int, int, int, str]] = []
         self.schedule: dict[int, str] = {}  # after so many seconds a run of that task begins
+        self.deadlines: dict[str, datetime] = {}
+        self.chunk_seconds = 3
         self.done: list[tuple[str, float]] = []
         self.messages = 0
 
@@ -49,12 +51,12 @@ class OneWorker:
         self.now += timedelta(seconds=1)
         if (task := self.schedule.pop(int(self.seconds()), None)) is not None:
             with suppress(BadInput):  # it still runs: as on a plant, this time is left out
-                runs.begin(task, self.where())
+                runs.begin(task, self.where(), deadline_at=self.deadlines.get(task))
         if int(self.seconds()) % 2 == 0:
             task_managers.tick(self.control, self.now, self.submit)
 
     def work(self, lease: Any) -> ChunkResult:
-        for _ in range(CHUNK_SECONDS if lease.chunk.run.is_requested else 3):
+        for _ in range(CHUNK_SECONDS if lease.chunk.run.is_requested else self.chunk_seconds):
             self.pass_second()
             lease.check({"rows": 0, "share": 0.5})
         self.done.append((str(lease.chunk.run.task.name), self.seconds()))
@@ -167,3 +169,14 @@ def test_a_scheduled_run_with_a_deadline_comes_before_those_without_and_the_earl
     runs.begin("retain", plant.where(), deadline_at=START + timedelta(hours=1))
     plant.run_for(40)
     assert list(dict.fromkeys(task for task, _ in plant.done)) == ["retain", "lab", "rollup"]
+
+
+@pytest.mark.parametrize(
+    ("hours", "order"), [(1, ["rollup", "retain", "retain", "rollup"]), (3, ["rollup", "rollup", "retain", "retain"])]
+)
+def test_a_worker_leaves_a_scheduled_run_between_chunks_for_an_earlier_deadline(hours, order, plant):
+    plant.chunk_seconds, plant.schedule = 30, {4: "retain"}
+    plant.deadlines = {"retain": START + timedelta(hours=hours)}
+    runs.begin("rollup", plant.where(), deadline_at=START + timedelta(hours=2))
+    plant.run_for(150)
+    assert [name for name, _ in plant.done] == order
