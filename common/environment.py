@@ -336,6 +336,12 @@ PIPELINE_TRIGGER_SECONDS = Seconds(
 PIPELINE_PATIENCE_SECONDS = Seconds(
     "WEIR_PIPELINE_PATIENCE_SECONDS", "timeout of a planned batch that waits for an unavailable node, s", "30"
 )
+PIPELINE_REPLICA_PROCESSES = WholeNumber(
+    "WEIR_PIPELINE_REPLICA_PROCESSES",
+    "number of replicas of each application, from iap1 on, that run in a process of their own. Each process has one"
+    " core and takes about 700 MB. The other replicas share the process `pipeline`.",
+    "0",
+)
 PIPELINE_STUCK_SECONDS = Seconds(
     "WEIR_PIPELINE_STUCK_SECONDS", "time without progress after which a process that is not blocked exits, s", "120"
 )

@@ -285,6 +285,12 @@ PIPELINE_AT_WORK = Key(
 PIPELINE_SHIPPED = Key(
     "weir:pipeline:shipped", "hash", "pipeline → web", "application → its text in the process's own file"
 )
+PIPELINE_BATCHES = Key(
+    "weir:pipeline:batches:{app}",
+    "stream",
+    "pipeline → pipeline",
+    "`replica`, `d`: a finished batch (JSON) of a replica with a process of its own; the newest MAX_REPORTS",
+)
 PIPELINE_RUN = Key(
     "weir:pipeline:run:{app}", "string", "pipeline → pipeline", "the run that checkpoint and state belong to"
 )

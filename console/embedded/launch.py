@@ -348,6 +348,7 @@ def main(arguments: list[str]) -> int:
     try:
         parse_nodes(variables.NODES.get_text())
         variables.PRODUCTION.is_on()
+        replica_processes = variables.PIPELINE_REPLICA_PROCESSES.get_whole_number()
         check_whole(data)
         EmbeddedServers(data)
     except BadInput as error:  # before anything is started
@@ -378,7 +379,7 @@ def main(arguments: list[str]) -> int:
     supervisor = Supervisor(data, release.ROOT)
     try:
         nodes = parse_nodes(variables.NODES.get_text())
-        plant = list_plant_processes([*nodes], max(2, os.cpu_count() or 2), page.host, page.port)
+        plant = list_plant_processes([*nodes], max(2, os.cpu_count() or 2), page.host, page.port, replica_processes)
         supervisor.start(servers, plant)
         FileSync((data / "servers" / server.name for server in servers), say).begin()
         wait_for_servers()

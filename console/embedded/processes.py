@@ -5,6 +5,8 @@ A command is given without its interpreter's path, so that it is the same in bot
 
 from dataclasses import dataclass
 
+from workers.pipeline.declaration.replicas import get_process_name, list_replica_names
+
 WEB_OPTIONS = (
     # Deadlines and limits for connections.
     "--http",
@@ -23,6 +25,7 @@ WEB_OPTIONS = (
     "--log-level",
     "warning",
 )
+PIPELINE_COMMAND = ("python", "-m", "workers.pipeline.runtime.application")
 WORKER_OPTIONS = ("--without-gossip", "--without-mingle", "--loglevel", "WARNING")
 
 
@@ -54,7 +57,14 @@ def build_web_process(host: str, port: int) -> Process:
     return Process("web", ("uvicorn", "console.asgi:application", *address, *WEB_OPTIONS), first=True)
 
 
-def list_plant_processes(nodes: list[str], job_slots: int, host: str, port: int) -> list[Process]:
+def build_replica_process(replica: str) -> Process:
+    """Return the process of one replica of the pipeline's applications."""
+    return Process(get_process_name(replica), (*PIPELINE_COMMAND, "--replica", replica), stop_seconds=12)
+
+
+def list_plant_processes(
+    nodes: list[str], job_slots: int, host: str, port: int, replica_processes: int = 0
+) -> list[Process]:
     """Return everything but the Redis servers, in the order of starting."""
     return [
         build_web_process(host, port),
@@ -68,5 +78,6 @@ def list_plant_processes(nodes: list[str], job_slots: int, host: str, port: int)
         build_worker_process("spark", "--pool", "prefork", "--concurrency", "1"),
         Process("beat", ("celery", "--app", "console.beat", "beat", "--loglevel", "WARNING"), first=True),
         Process("telemetry", ("python", "-m", "queues.publishing.telemetry")),
-        Process("pipeline", ("python", "-m", "workers.pipeline.runtime.application"), stop_seconds=12),
+        Process("pipeline", PIPELINE_COMMAND, stop_seconds=12),
+        *map(build_replica_process, list_replica_names(replica_processes)),
     ]

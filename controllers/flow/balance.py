@@ -196,7 +196,9 @@ RETURNED = 0.5  # share of the distance to equal shares, per decision of a retur
 # within this many standard errors. A correction continues until this part of that limit.
 CHANCE_SHARE, CHANCE_ERRORS, CORRECTED = 0.5, 2.0, 0.2
 # An identified b below this part of the given one makes no loop faster: the difference then depends on other things.
+# A greater b than this is that of an overloaded replica, and ends with the overload.
 MIN_RATIO = 0.25
+MAX_RATIO = 2.0
 MIN_NOISE = 0.1  # of the resolution
 IDENTIFIED = 9.0  # squared changes, in units of the squared noise
 STEPS_OF_A = 20  # gains are designed for multiples of 1/20
@@ -215,15 +217,12 @@ class BalanceGains:
     lasting: Floats
     past: tuple[Floats, ...] = ()
 
-    def change(
-        self, now: Floats, before: Floats, ratio: float = 1.0, moves: Sequence[Floats] = (), stretch: float = 1.0
-    ) -> Floats:
+    def change(self, now: Floats, before: Floats, ratio: float = 1.0, moves: Sequence[Floats] = ()) -> Floats:
         """Return the change of the shares; it sums to 0.
 
-        ratio: identified b, relative to the model. moves: earlier changes of the shares, newest first. stretch: actual
-        delay, relative to the model.
+        ratio: identified b, relative to the model. moves: earlier changes of the shares, newest first.
         """
-        change = -(np.dot(self.difference, now - before) + np.dot(self.lasting, before) / stretch) / (ratio * stretch)
+        change = -(np.dot(self.difference, now - before) + np.dot(self.lasting, before)) / ratio
         for gain, moved in zip(self.past, moves, strict=False):
             change = change - np.dot(gain, moved)
         return np.asarray(change - change.mean())
@@ -516,11 +515,7 @@ def _compute_change(
     now = np.array([state.past_differences[name][0] for name in names])
     before = np.array([state.differences[name] for name in names])
     gains, moves = _design_gains(parameters, names, a), _list_moves(state, names)
-    stretch = 1.0
-    if parameters.tuning == "adaptive":
-        slowest = max(observation.response_times_seconds.values())
-        stretch = max(1.0, slowest / ((parameters.delay + 1) * parameters.interval_seconds))
-    change = gains.change(now, before, max(ratio, MIN_RATIO), moves, stretch)
+    change = gains.change(now, before, min(max(ratio, MIN_RATIO), MAX_RATIO), moves)
     return change, (a, ratio * MeanModel.of(parameters, len(names)).b)
 
 

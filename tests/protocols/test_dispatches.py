@@ -241,6 +241,19 @@ class Pipeline(RuleBasedStateMachine):
         self.an_attempt_begins(replica, 2)
 
     @rule(replica=REPLICA)
+    def the_process_of_a_replica_is_started_again(self, replica: str) -> None:
+        """It has no checkpoint, so its next batch may end elsewhere; the one before may still be at its own."""
+        self.planned[replica] = [{"from": 0, "tick": 0}]
+
+    @rule(node=st.sampled_from(("n1", "n2", "n3")), replica=REPLICA)
+    def an_attempt_is_overtaken_by_a_longer_one(self, node: str, replica: str) -> None:
+        self.an_attempt_is_overtaken(node, replica)
+        self.events_are_published(node, 4)
+        self.it_is_dispatched(False, 3)
+        self.the_process_of_a_replica_is_started_again(replica)
+        self.an_attempt_begins(replica, 2)
+
+    @rule(replica=REPLICA)
     def a_replica_works(self, replica: str) -> None:
         self.works_all(replica)
 

@@ -111,9 +111,9 @@ class ReplicaStatus(StoredDocument, frozen=True, kw_only=True):
     kept_per_second: PerSecond = 0.0
     utilisation: Share = 0.0
     batch_seconds: Seconds | None = None
-    response_seconds: Annotated[Seconds | None, describe("Mean of the window, s; null: no response in it.")] = None
+    response_seconds: Annotated[Seconds | None, describe("By Little's law, s; null: no response recently.")] = None
     response_error_seconds: Annotated[
-        Seconds | None, describe("Standard error of `response_seconds`, s; null: fewer than two responses.")
+        Seconds | None, describe("Standard error of the mean of finished responses, s; null: fewer than two responses.")
     ] = None
     work: Annotated[Measures, describe("Measurements of its task.")] = {}
 

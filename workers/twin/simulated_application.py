@@ -4,6 +4,7 @@ A scenario reports the batches that its model has finished. The status board of 
 window, as it does for Spark.
 """
 
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from queues.nodes.heartbeat import Heartbeat
 from workers.documents.pipeline import ApplicationStatus
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import parse_application_text
-from workers.pipeline.dispatch.assignment import Assignment
+from workers.pipeline.dispatch.assignment import AssignedRange, Assignment
 from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.result_queue import Room
 from workers.pipeline.status.status import StatusBoard
@@ -22,18 +23,21 @@ from workers.pipeline.tiers.finished_batch import InterEventBatch, OperatorCount
 
 
 class SimulatedRoom:
-    """The result queue, with the values of `Room`. in_flight_events: dispatched events without a result yet."""
+    """The result queue, with the values of `Room`, and the pieces of the replicas that have no result yet.
+
+    in_flight_events: dispatched events without a result yet.
+    """
 
     def __init__(self) -> None:
         self.used_bytes = self.in_flight_events = self.bytes_per_event = self.released_bytes = 0.0
+        self.assigned: defaultdict[str, deque[Assignment]] = defaultdict(deque)
 
     def measure_room(self) -> Room:
         used, released = round(self.used_bytes), round(self.released_bytes)
         return Room(used, round(self.in_flight_events), {}, self.bytes_per_event, released)
 
     def list_after(self, replica: str, tick: int, count: int | None = None) -> list[Assignment]:
-        """Return no dispatches, because simulated dispatches never get stuck."""
-        return []
+        return list(self.assigned[replica])
 
 
 class SimulatedApplication:
@@ -51,10 +55,20 @@ class SimulatedApplication:
         cursor = Cursor(controls=controls, watermark_us=None if watermark is None else round(watermark * 1e6))
         self.board.record_dispatch(cursor, round(events), None, ())
 
+    def assign(self, replica: str, events: float, controls: Controls) -> None:
+        """Report a piece that was assigned just now; the replica finishes its pieces in this order."""
+        part = AssignedRange("", "", "", round(events))
+        self.room.assigned[replica].append(Assignment(0, (part,), None, controls, self.clock()))
+
     def finish_replica_batch(
         self, replica: str, events: float, seconds: float, response_seconds: float, **more: Any
     ) -> None:
-        """Report a batch that a replica has finished just now. more: further fields of a `ReplicaBatch`."""
+        """Report a batch that a replica has finished just now, with its oldest piece, if pieces are reported.
+
+        more: further fields of a `ReplicaBatch`.
+        """
+        if self.room.assigned[replica]:
+            self.room.assigned[replica].popleft()
         rules = [{"in": round(events), "out": round(events)} for _ in self.declared.rules]
         values = {"retained": round(events), "size_bytes": 0, "rules": rules, **more}
         batch = ReplicaBatch(

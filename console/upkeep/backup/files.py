@@ -17,6 +17,7 @@ PASSING = {
     "first-login",
     "process-ends.json",
     "spark",
+    "replicas",
     "backups",  # each would contain all earlier ones
 }
 # In the pipeline's folder: what Spark and Java unpack; the folders of applications stay.

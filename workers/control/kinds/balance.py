@@ -26,8 +26,9 @@ from workers.pipeline.status.status import WINDOW_SECONDS
 from workers.plants.plant import Plant
 
 INTERVAL_SECONDS = 5
-# A batch ends, and is reported, up to an interval after its events were assigned.
-DELAY, AVERAGING = 1, round(WINDOW_SECONDS / INTERVAL_SECONDS)
+# A share changes the number of events in a replica at once. A response time is a mean of RESPONSE_SECONDS, an interval,
+# so it contains half of the last change and half of the change before.
+DELAY, AVERAGING = 0, 2
 # A fraction of an equal share. A replica with less than this, and with less than one batch of its own in the
 # status window, is silent because of its share.
 STARVED_SHARE = 0.5

@@ -44,6 +44,7 @@ from common.documents import MAX_YAML_CHARACTERS, read_yaml
 from common.errors import BadInput, Forbidden
 from workers.pipeline.declaration import fields
 from workers.pipeline.declaration.controls import Controls
+from workers.pipeline.declaration.replicas import list_replica_names
 from workers.pipeline.events.layout import CARRIED, COLUMNS, NUMBERS, TYPES, Attribute, Layout, MonitoredQuantile
 from workers.pipeline.patterns.graph import Graph, Operator, check_symbols
 from workers.pipeline.patterns.pattern import (
@@ -198,7 +199,7 @@ def build_application(document: object, folder: Path) -> Application:
         tuple(rules),
         graph,
         _parse_sinks(document, graph, queues),
-        tuple(f"iap{number + 1}" for number in range(replicas.validate(document.get("replicas", 1), "replicas"))),
+        list_replica_names(replicas.validate(document.get("replicas", 1), "replicas")),
         attributes,
         _parse_monitored(document.get("monitor", []), criteria, attributes),
     )

@@ -81,6 +81,19 @@ class Declarations:
         }
 
 
+class FollowedDeclarations(Declarations):
+    """The declarations for the process of a replica: it runs what the main process runs, and records nothing."""
+
+    def load_wanted(self) -> dict[str, DeclarationText]:
+        return {name: DeclarationText(name, at.version, at.text) for name, at in self.load_running().items()}
+
+    def note_at_work(self, declared: DeclarationText, refused: str | None = None) -> None:
+        pass
+
+    def forget(self, name: str) -> None:
+        pass
+
+
 NO_ORDER = PipelineOrder()
 
 

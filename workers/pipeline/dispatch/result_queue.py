@@ -23,6 +23,7 @@ import redis
 from redis.typing import EncodableT
 
 from common.errors import WeirError
+from common.parsing import parse_digits
 from common.stored_document import StoredDocument, decode_document, encode_document, replace_fields
 from queues import keys
 from queues.control.connection import await_entry
@@ -114,11 +115,18 @@ class ResultQueue:
     def begin(self, replica: str, tick: int) -> str | None:
         """Start an attempt at a batch, and return its name for `put` and `publish`.
 
-        Return None if the batch is published. What an earlier attempt has left is deleted.
+        Return None if the batch is published. What an earlier attempt has left is deleted, also if its batch ended at
+        another dispatch.
         """
-        attempt = secrets.token_hex(8)
-        places = [self._room, self._build_blobs_key(replica, tick)]
+        attempt = f"{tick}-{secrets.token_hex(8)}"
+        ticks = {tick, self.find_attempted_tick(replica) or tick}
+        places = [self._room, *(self._build_blobs_key(replica, each) for each in ticks)]
         return attempt if self._begin(keys=places, args=[replica, tick, attempt]) else None
+
+    def find_attempted_tick(self, replica: str) -> int | None:
+        """Return the last dispatch of the batch that was started and not published yet, if any."""
+        attempt = expect_bytes(self._control).hget(self._room, f"attempt:{replica}") or b""
+        return parse_digits(attempt.decode().partition("-")[0]) if b"-" in attempt else None
 
     def put(self, replica: str, tick: int, attempt: str, blobs: dict[str, bytes]) -> None:
         """Add blobs to a batch that is not published yet; they are not visible. Raises `AttemptOvertaken`."""

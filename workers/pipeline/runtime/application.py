@@ -1,5 +1,8 @@
 """The pipeline process: `python -m workers.pipeline.runtime.application [--application FILE] [--reset]`.
 
+With `--replica NAME`, the process only runs this replica of every application that the main process runs. It has a
+Spark session of its own (`--cores`), and keeps its files in the folder `replicas`.
+
 `common.environment` describes the environment variables that it reads: REDIS_URL, WEIR_DATA (the checkpoint is in its
 folder `pipeline`), SPARK_MASTER, WEIR_PIPELINE_…, and OTEL_…. The process keeps only these and those that
 `workers.host.environment` names: no key of the console, and no password of the database.
@@ -39,13 +42,22 @@ from common.own_process import raise_open_file_limit
 from queues.control.connection import connect
 from workers.coordination.plant_clock import PlantClock, read_clock
 from workers.documents.pipeline import PipelineOrder
-from workers.pipeline.declaration.declaration import read_application
-from workers.pipeline.declaration.declared import NO_ORDER, OF_FILE, Declarations, DeclarationText, Orders
+from workers.pipeline.declaration.declaration import MAX_REPLICAS, read_application
+from workers.pipeline.declaration.declared import (
+    NO_ORDER,
+    OF_FILE,
+    Declarations,
+    DeclarationText,
+    FollowedDeclarations,
+    Orders,
+)
+from workers.pipeline.declaration.replicas import MAIN, ProcessRole, list_replica_names
 from workers.pipeline.runtime.hosted import HostedApplication, HostingPlace, SessionExpired
 from workers.pipeline.runtime.session import start_session
-from workers.pipeline.status.published import RecentLog, Statuses
+from workers.pipeline.status.published import RecentLog, ReplicaStatuses, Statuses
 from workers.pipeline.tiers.batch_work import describe_error
 
+NO_FILE = DeclarationText("", OF_FILE, "")
 SHIPPED = Path(__file__).parents[1] / "applications" / "performance.yaml"
 
 log = logging.getLogger("weir.pipeline")
@@ -62,6 +74,12 @@ class Settings:
     declaration: Path
     patience_seconds: float
     stuck_seconds: float
+    role: ProcessRole = MAIN
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the process."""
+        return self.data / "replicas" / self.role.replica if self.role.replica else self.data / "pipeline"
 
     @classmethod
     def load(cls, environment: Mapping[str, str]) -> "Settings":
@@ -74,7 +92,17 @@ class Settings:
             Path(variables.PIPELINE_APPLICATION.get_text(environment) or SHIPPED),
             variables.PIPELINE_PATIENCE_SECONDS.get_seconds(environment),
             variables.PIPELINE_STUCK_SECONDS.get_seconds(environment),
+            ProcessRole.of_main(variables.PIPELINE_REPLICA_PROCESSES.get_whole_number(environment=environment)),
         )
+
+    def narrow_to_replica(self, replica: str, cores: int) -> "Settings":
+        """Return the settings for the process of a replica. Raises `BadInput` for a name that no replica has."""
+        known = list_replica_names(MAX_REPLICAS)
+        if replica not in known:
+            raise BadInput("--replica", f"must be {known[0]} to {known[-1]}, not {replica[:40]!r}")
+        if cores < 1:
+            raise BadInput("--cores", f"must be at least 1, not {cores}")
+        return replace(self, master=f"local[{cores}]", role=ProcessRole(replica))
 
 
 class Watchdog:
@@ -123,11 +151,13 @@ class PipelineProcess:
         self._settings, self._file, self._control = settings, file, control
         self._stopping = threading.Event()
         clock = PlantClock(lambda: read_clock(control))
-        self._statuses = Statuses(control, ahead_seconds=clock.compute_ahead_seconds)
+        is_main = settings.role.is_main
+        self._statuses = (Statuses if is_main else ReplicaStatuses)(control, ahead_seconds=clock.compute_ahead_seconds)
         self._watchdog = Watchdog(settings.stuck_seconds)
-        self._declarations, self._orders = Declarations(control, file), Orders(control)
-        self._log = RecentLog(control)
-        logging.getLogger().addHandler(self._log)
+        self._declarations = Declarations(control, file) if is_main else FollowedDeclarations(control)
+        self._orders, self._log = Orders(control), RecentLog(control)
+        if is_main:
+            logging.getLogger().addHandler(self._log)
         self._hosted: dict[str, HostedApplication] = {}
         self._refused: dict[str, tuple[DeclarationText, int]] = {}  # with the restarts that were ordered by then
         self._ordered: dict[str, PipelineOrder] = {}
@@ -143,15 +173,16 @@ class PipelineProcess:
         self._declarations.note_shipped()
         try:
             with Beat(self._statuses, self._watchdog, self._log):
-                spark = start_session("pipeline", settings.master, settings.data / "pipeline")
+                spark = start_session("pipeline", settings.master, settings.folder)
                 place = HostingPlace(
                     spark,
                     self._control,
                     settings.control_url,
-                    settings.data / "pipeline",
+                    settings.folder,
                     settings.declaration.parent,
                     settings.trigger_seconds,
                     settings.patience_seconds,
+                    settings.role,
                 )
                 try:
                     self._host_applications(place, reset)
@@ -275,7 +306,11 @@ def main(arguments: list[str]) -> int:
         "--application", type=Path, help="declaration (YAML) to run instead of WEIR_PIPELINE_APPLICATION"
     )
     parser.add_argument("--reset", action="store_true", help="start over at the oldest events still waiting")
+    parser.add_argument("--replica", help="run only this replica of every application, such as iap1")
+    parser.add_argument("--cores", type=int, default=1, help="with --replica: cores of its Spark session (default: 1)")
     given = parser.parse_args(arguments)
+    if given.reset and given.replica:
+        parser.error("--reset is an option of the main process; it has no effect on a replica")
     keep_private()
     raise_open_file_limit()
     try:
@@ -284,7 +319,11 @@ def main(arguments: list[str]) -> int:
         settings = Settings.load(variables.PROCESS)
         with connect(settings.control_url, socket_timeout=10.0) as control:
             settings = replace(settings, declaration=given.application or settings.declaration)
-            process = PipelineProcess(settings, _read_declaration(settings.declaration, control), control)
+            if given.replica:
+                settings, file = settings.narrow_to_replica(given.replica, given.cores), NO_FILE
+            else:
+                file = _read_declaration(settings.declaration, control)
+            process = PipelineProcess(settings, file, control)
             signal.signal(signal.SIGTERM, process.stop)
             signal.signal(signal.SIGINT, process.stop)
             own_process.watch()

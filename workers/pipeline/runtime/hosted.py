@@ -20,9 +20,17 @@ from common.files import resolve_inside_folder
 from workers.documents.pipeline import PipelineOrder
 from workers.pipeline.declaration.declaration import Application, check_readers, parse_application_text
 from workers.pipeline.declaration.declared import NO_ORDER, Declarations, DeclarationText
+from workers.pipeline.declaration.replicas import MAIN, ProcessRole
 from workers.pipeline.matching.matcher import check_conditions
 from workers.pipeline.rules.rule_sql import check_rules, create_empty_events
-from workers.pipeline.runtime.restart import explain_missing, lock_checkpoint, open_checkpoint, reset_checkpoint
+from workers.pipeline.runtime.restart import (
+    explain_missing,
+    is_current,
+    lock_checkpoint,
+    open_checkpoint,
+    open_replica_checkpoint,
+    reset_checkpoint,
+)
 from workers.pipeline.runtime.running import Running
 from workers.pipeline.status.published import Statuses
 from workers.pipeline.tiers.batch_work import describe_error
@@ -86,6 +94,7 @@ class HostingPlace:
     tables: Path
     trigger_seconds: float
     patience_seconds: float
+    role: ProcessRole = MAIN
 
 
 class SessionExpired(WeirError):  # noqa: N818
@@ -117,7 +126,12 @@ class HostedApplication:
         self._lock: IO[str] = lock_checkpoint(self._folder)
         if reset:
             reset_checkpoint(self._folder, place.control, declared.name)
-        self._checkpoint = open_checkpoint(self._folder, place.control, declared.name)
+        opens = open_checkpoint if place.role.is_main else open_replica_checkpoint
+        try:
+            self._checkpoint = opens(self._folder, place.control, declared.name)
+        except WeirError:
+            self._lock.close()
+            raise
         self._status = statuses.board(self._application)
         self._running: Running | None = None
         self._backoff = RestartBackoff()
@@ -162,6 +176,8 @@ class HostedApplication:
 
         Raises `BadInput` if a restart can't fix the failure, and `SessionExpired` if one in this process can't.
         """
+        if not self._place.role.is_main and not is_current(self._checkpoint, self._place.control, self.declared.name):
+            raise SessionExpired(f"{self.declared.name} was reset; a new process starts from its new run")
         if declared not in (self.declared, self.refused):
             self._change(declared)
         self._obey(order)
@@ -183,6 +199,7 @@ class HostedApplication:
                     place.patience_seconds,
                     # A start may have failed because the host was busy: the next one needs less at a time.
                     one_at_a_time=self._backoff.tries > 0,
+                    role=place.role,
                 )
                 self._status.enter_state("running")
         except BadInput as error:

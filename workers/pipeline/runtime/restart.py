@@ -89,6 +89,27 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
     return checkpoint
 
 
+def open_replica_checkpoint(folder: Path, control: redis.Redis, application: str) -> Checkpoint:
+    """Return a new checkpoint for the process of a replica, in the run of the main process.
+
+    Everything that the replica continues from is on the control server: its assignments, and its last published result.
+    Raises `WeirError` before the main process has started the run.
+    """
+    known = expect_bytes(control).get(keys.PIPELINE_RUN.build(application))
+    if known is None:
+        raise WeirError(f"the main process has not started {application}")
+    shutil.rmtree(folder / "spark", ignore_errors=True)
+    return Checkpoint(folder, known.decode())
+
+
+def is_current(checkpoint: Checkpoint, control: redis.Redis, application: str) -> bool:
+    """Return whether the checkpoint belongs to the run on the control server, as far as the server responds."""
+    try:
+        return bool(expect_bytes(control).get(keys.PIPELINE_RUN.build(application)) == checkpoint.run.encode())
+    except (redis.ConnectionError, redis.TimeoutError):
+        return True
+
+
 def reset_checkpoint(folder: Path, control: redis.Redis, application: str) -> None:
     """Remove the folder, the run, and what is between the tiers; the next `open_checkpoint` starts a new run.
 

@@ -1,4 +1,7 @@
-"""One running application: the dispatcher, a query for each replica, and the query of the combiner."""
+"""One running application: the dispatcher, a query for each replica, and the query of the combiner.
+
+In the process of a replica, only the query of this replica runs.
+"""
 
 import json
 import logging
@@ -15,16 +18,18 @@ from common.errors import BadInput, WeirError
 from queues.publishing.client import Client
 from workers.documents.queues import PIPELINE_PRODUCER
 from workers.pipeline.declaration.declaration import Application
+from workers.pipeline.declaration.replicas import MAIN, ProcessRole
 from workers.pipeline.dispatch.assignment import Dispatches
 from workers.pipeline.dispatch.dispatcher import Dispatcher
 from workers.pipeline.dispatch.result_queue import ResultQueue
 from workers.pipeline.events.containers import Nodes, connect_to_control
 from workers.pipeline.events.faults import FaultStore
 from workers.pipeline.runtime.source import AssignmentSource, ResultSource
+from workers.pipeline.status.replica_reports import ReplicaReports, ReportingBoard
 from workers.pipeline.status.status import StatusBoard
 from workers.pipeline.tiers.batch_work import COMBINER, BatchWork, Checkpoint, describe_error
 from workers.pipeline.tiers.inter_event import InterEventWork
-from workers.pipeline.tiers.intra_event import ReplicaWork, RulePlans
+from workers.pipeline.tiers.intra_event import ReplicaBoard, ReplicaWork, RulePlans
 from workers.pipeline.tiers.monitor import Monitor
 from workers.pipeline.tiers.outbox import Outbox
 from workers.pipeline.tiers.state import StateStore
@@ -53,17 +58,20 @@ class Running:
         patience_seconds: float = PATIENCE_SECONDS,
         tiers: tuple[str, ...] = TIERS,
         one_at_a_time: bool = False,
+        role: ProcessRole = MAIN,
     ) -> None:
         """Start it.
 
-        tiers: which of the two tiers it runs; they meet in the result queue, and may run in separate processes.
+        tiers: which of the two tiers it runs; they meet in the result queue. role: which replicas this process runs;
+        the main process also dispatches and combines.
         one_at_a_time: whether a query waits for the sources of the previous one. Spark gives the Python worker behind a
         source 10 seconds to start; on a loaded host, several at once all exceed that.
         """
         self._spark, self._application, self._checkpoint = spark, application, checkpoint
         self._control_url, self._status = control_url, status
+        self._role, status.role = role, role
         # All tasks of a local Spark take turns on the cores of this process.
-        status.same_cores = str(spark.sparkContext.master).startswith("local")
+        status.same_cores = str(spark.sparkContext.master).startswith("local") and not role.separate
         self._trigger_seconds = trigger_seconds
         self._one_at_a_time, self._sources_by = one_at_a_time, time.monotonic() + SOURCES_SECONDS
         self._control = connect_to_control(control_url)
@@ -80,6 +88,7 @@ class Running:
         controls = application.controls
         self._dispatcher = Dispatcher(control_url, application.name, names, application.replicas, controls)
         self._replicas = (*application.replicas, *sorted(self._list_retiring()))
+        self._reports = ReplicaReports(self._control, application.name)
         self._ending = threading.Event()
         self._failure: Exception | None = None
         self._works: list[BatchWork] = []
@@ -87,13 +96,15 @@ class Running:
         self._thread = threading.Thread(target=self._dispatch_events, name="dispatcher", daemon=True)
         try:
             if INTRA in tiers:
-                for replica in self._replicas:
+                board: ReplicaBoard = status if role.is_main else ReportingBoard(status, self._reports)
+                for replica in [role.replica] if role.replica else filter(role.runs, self._replicas):
                     plans = RulePlans(spark, control_url, application, replica, patience_seconds)
                     own = checkpoint.find_sibling(replica)
-                    work = ReplicaWork(plans, application, replica, own, self._control, status)
+                    work = ReplicaWork(plans, application, replica, own, self._control, board)
                     self._query(AssignmentSource.name(), replica, work)
+            if INTRA in tiers and role.is_main:
                 self._thread.start()
-            if INTER in tiers:
+            if INTER in tiers and role.is_main:
                 at_work = {operator.name for operator in application.graph.operators}
                 StateStore(self._control, application.name).forget_others(at_work)
                 combiner = InterEventWork(control_url, application, checkpoint, self._control, self.outbox, status)
@@ -151,9 +162,13 @@ class Running:
         for query, work in zip(self._queries, self._works, strict=True):
             if not query.isActive:
                 raise work.failure or query.exception() or WeirError("a query ended unexpectedly")
+        if not self._role.is_main:
+            return
         self.outbox.retry()
         self._status.outbox, self._status.outbox_full = self.outbox.waiting, self.outbox.is_full
         try:
+            for replica, batch in self._reports.read_new() if self._role.separate else ():
+                self._status.record_replica_batch(replica, batch)
             self._status.record_monitored(self._monitor.step())
             self._faults.deliver(self._nodes, self._results.measure_room().published)
         except (redis.ConnectionError, redis.TimeoutError, BadInput) as error:

@@ -19,14 +19,23 @@ import numpy as np
 
 from workers.documents.pipeline import ApplicationStatus
 from workers.pipeline.patterns.shedding import ShedCounts
-from workers.pipeline.tiers.finished_batch import InterEventBatch
+from workers.pipeline.tiers.finished_batch import InterEventBatch, ReplicaBatch
 
 DIGITS = 6  # significant digits: a variance of microseconds is small, but not zero
 MIN_BATCHES = 10  # with fewer, the variance is unreliable
 RETAINED_SECONDS = 60.0
+RESPONSE_SECONDS = 5.0
 CLOCK_SECONDS = 1e-6  # resolution of a measured time; a difference of two has a variance of a sixth of its square
 # Single pauses, such as the first batch of a process, cause a greater c². The events don't.
 MAX_CV2 = 50.0
+
+
+@dataclass(frozen=True)
+class OutstandingPiece:
+    """A piece of a replica that has no result yet. at: monotonic seconds of its dispatch."""
+
+    at: float
+    events: int
 
 
 @dataclass(frozen=True)
@@ -112,6 +121,32 @@ def estimate_arrival_cv2(samples: Sequence[WorkSample]) -> float | None:
         return None
     expected = inputs.sum() / elapsed.sum() * elapsed
     return float(((inputs - expected) ** 2).sum() / expected.sum()) * len(known) / (len(known) - 1)
+
+
+def estimate_response(
+    batches: Sequence[ReplicaBatch], outstanding: Sequence[OutstandingPiece], now: float
+) -> float | None:
+    """Return the response time of a replica now, by Little's law, or None before its first piece.
+
+    It is the mean number of events in the replica during RESPONSE_SECONDS, divided by the rate at which it processes
+    them. The mean of finished responses would be late by a response time. The replica is taken to process outstanding
+    pieces at its recent rate. The response time is at least the time for which it has had work and finished nothing.
+    """
+    since = now - RESPONSE_SECONDS
+    recent = [batch for batch in batches if batch.at > since] or batches[-1:]
+    present, processed, waited_seconds = 0.0, 0.0, 0.0
+    for batch in batches:
+        present += batch.events * max(0.0, batch.at - max(since, batch.at - batch.response_seconds))
+        processed += batch.events * min(1.0, max(0.0, batch.at - since) / max(batch.seconds, CLOCK_SECONDS))
+    if outstanding:
+        waited_seconds = now - max([outstanding[0].at, *(batch.at for batch in batches[-1:])])
+        left = sum(piece.events for piece in outstanding)
+        present += sum(piece.events * (now - max(since, piece.at)) for piece in outstanding)
+        rate = sum(batch.events for batch in recent) / max(sum(batch.seconds for batch in recent), CLOCK_SECONDS)
+        processed += min(left, rate * min(waited_seconds, RESPONSE_SECONDS))
+    if processed or waited_seconds:
+        return max(present / processed if processed else 0.0, waited_seconds)
+    return fmean(batch.response_seconds for batch in recent) if recent else None
 
 
 def _count_inputs(samples: Sequence[WorkSample], window_seconds: float) -> float:

@@ -6,8 +6,9 @@ of 0, events wait while everything seems to run. What counts is therefore what w
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from workers.pipeline.declaration.replicas import ProcessRole, get_process_name
 from workers.pipeline.tiers.finished_batch import InterEventBatch, ReplicaBatch
 
 STALLED_SECONDS = 15.0
@@ -21,12 +22,13 @@ class ChainStep:
     """One worker of the chain with something to do.
 
     seconds: for how long it has finished nothing. batch_seconds: how long its last batch took (None: it has finished
-    none since the start).
+    none since the start). is_here: whether a restart of this process restarts it.
     """
 
     name: str
     seconds: float
     batch_seconds: float | None
+    is_here: bool = True
 
     @property
     def is_stalled(self) -> bool:
@@ -37,7 +39,7 @@ class ChainStep:
     @property
     def stuck_seconds(self) -> float:
         """Return for how long a restart has been worthwhile."""
-        if not self.is_stalled:
+        if not self.is_stalled or not self.is_here:
             return 0.0
         return self.seconds if self.batch_seconds is not None else max(0.0, self.seconds - FIRST_BATCH_GRACE_SECONDS)
 
@@ -114,34 +116,43 @@ class ProgressRecord:
 
     def record_replica(self, name: str, batch: ReplicaBatch) -> None:
         self._replicas[name] = (batch.at, batch.seconds)
-        self._unmatched.append(batch.at)
+        # The combiner may have read the result before the report of another process arrives.
+        if self._combiner is None or batch.at > self._combiner[0] - self._combiner[1]:
+            self._unmatched.append(batch.at)
 
     def record_combiner(self, batch: InterEventBatch) -> None:
         self._combiner = (batch.at, batch.seconds)
         while self._unmatched and self._unmatched[0] <= batch.at - batch.seconds:
             self._unmatched.popleft()
 
-    def judge(self, now: float, oldest_at: Mapping[str, float], waiting: int | None) -> tuple[str, str | None]:
+    def judge(
+        self, now: float, oldest_at: Mapping[str, float], waiting: int | None, role: ProcessRole
+    ) -> tuple[str, str | None]:
         """Return the state (starting, running or stalled), and why nothing moves.
 
         oldest_at: replica → when it got the oldest piece that has no result yet. waiting: events in the containers.
+        role: of this process.
         """
         if not waiting:
             self._idle_at = now
-        steps = [
-            self._step(f"replica {name}", now, at, self._replicas.get(name)) for name, at in sorted(oldest_at.items())
-        ]
-        if self._unmatched:
+        steps = [self._step_of_replica(name, now, at, role) for name, at in sorted(oldest_at.items())]
+        if self._unmatched and role.is_main:
             steps.append(self._step("the combiner", now, self._unmatched[0], self._combiner))
         self.inputs = ProgressInputs(
             tuple(steps),
-            now - self._observed_at,
+            now - self._observed_at if role.is_main else 0.0,
             0.0 if oldest_at or not waiting else compute_elapsed(now, self._dispatched_at, self._idle_at),
             self._stall_reason,
         )
         if (reason := stall(self.inputs)) is not None:
             return "stalled", reason
         return ("starting" if oldest_at and not self._replicas else "running"), None
+
+    def _step_of_replica(self, name: str, now: float, given_at: float, role: ProcessRole) -> ChainStep:
+        step = self._step(f"replica {name}", now, given_at, self._replicas.get(name))
+        if role.runs(name):
+            return step
+        return replace(step, name=f"{step.name} (process {get_process_name(name)})", is_here=False)
 
     def _step(self, name: str, now: float, given_at: float, last: Finished | None) -> ChainStep:
         """Return a step. Its time counts from its piece, its last batch, or the start, whichever is latest."""

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any
 
 import redis
@@ -162,6 +163,15 @@ class Statuses:
             applications=applications,
             carried=carried,
         )
+
+
+class ReplicaStatuses(Statuses):
+    """The boards of the process of a replica. They only feed its watchdog: the main process writes the status."""
+
+    def write(self) -> None:
+        with self._lock, suppress(redis.RedisError):
+            for board in self._boards.values():
+                board.document({})
 
 
 def _join_known(join: Callable[[list[float]], float], applications: list[ApplicationStatus], name: str) -> float | None:

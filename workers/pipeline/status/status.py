@@ -11,10 +11,10 @@ ratio. Per pattern, `partnerless_per_second` counts events that were not searche
 is the time of a batch besides its operators, `batch_overhead_cv2` how much that varies (variance over mean²), and
 `latency_p95_seconds` the time from an event's own time to the end of the batch that has processed it.
 
-A replica's `response_seconds` is the mean of the window, or the age of the oldest piece that has no result yet if that
-is more than the window and than any response in it: an overloaded replica would otherwise report nothing for as long as
-its batch takes. It is null without either, and during the process's first batch, which waits for Spark to warm up and
-delays those after it. `response_error_seconds` is the standard error of that mean.
+A replica's `response_seconds` follows from the events that are in it (`measures.estimate_response`): finished responses
+alone would be late by a response time. It is null without batches and without a piece that is older than the window,
+and during the process's first batch, which waits for Spark to warm up and delays those after it.
+`response_error_seconds` is the standard error of the mean of finished responses.
 
 `state` is starting (until something is processed after a start), running, stalled (events wait and nothing moves:
 `stall_reason` says why), stopping, stopped (by a person) or failed; `error` is what ended the previous run, until
@@ -51,6 +51,7 @@ from workers.documents.pipeline import (
     SurplusEstimate,
 )
 from workers.pipeline.declaration.declaration import Application
+from workers.pipeline.declaration.replicas import MAIN
 from workers.pipeline.dispatch.assignment import Assignment
 from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.result_queue import Room
@@ -61,9 +62,11 @@ from workers.pipeline.status.measures import (
     RETAINED_SECONDS,
     BatchOverheads,
     EventAges,
+    OutstandingPiece,
     Totals,
     WorkSample,
     compute_measures,
+    estimate_response,
 )
 from workers.pipeline.status.progress import ProgressInputs, ProgressRecord
 from workers.pipeline.status.shed_record import ShedRecord
@@ -126,7 +129,7 @@ class StatusBoard:
         self._results, self._dispatches = results, dispatches
         self._replicas: dict[str, deque[ReplicaBatch]] = {name: deque() for name in application.replicas}
         self._first_at: dict[str, float] = {}
-        self.same_cores = False
+        self.same_cores, self.role = False, MAIN
         self._batches: deque[InterEventBatch] = deque()
         self._started = monotonic()
         self._progress = ProgressRecord(self._started)
@@ -211,16 +214,19 @@ class StatusBoard:
     def document(self, heartbeats: Mapping[bytes, bytes]) -> ApplicationStatus:
         application, graph = self._application, self._application.graph
         room = self._results.measure_room()
-        # Per replica, when it got the oldest piece that has no result yet (seconds since 1970).
-        oldest_at = {
-            name: pieces[0].at_seconds
-            for name in application.replicas
-            if (pieces := self._dispatches.list_after(name, room.published.get(name, 0), 1))
+        assigned = {
+            name: self._dispatches.list_after(name, room.published.get(name, 0)) for name in application.replicas
         }
         waiting = count_waiting_events(heartbeats, application.queues)
         with self._lock:
             window = self._open_window()
+            behind = self._clock() - window.now
+            outstanding = {
+                name: [OutstandingPiece(piece.at_seconds - behind, piece.events) for piece in pieces]
+                for name, pieces in assigned.items()
+            }
             # With a full outbox nothing is to be dispatched: the destination queue is what makes no progress.
+            oldest_at = {name: pieces[0].at for name, pieces in outstanding.items() if pieces}
             state, stall_reason = self._judge_state(window.now, oldest_at, 0 if self.outbox_full else waiting)
             newest = self._batches[-1] if self._batches else None
             controls = self._cursor.controls if self._cursor else application.controls
@@ -285,7 +291,7 @@ class StatusBoard:
                     bytes_per_event=round(room.bytes_per_event, 1),
                 ),
                 replicas={
-                    name: self._build_replica_status(name, window, shares.get(name, 0.0), oldest_at.get(name))
+                    name: self._build_replica_status(name, window, shares.get(name, 0.0), outstanding.get(name, []))
                     for name in self._replicas
                 },
                 combiner=CombinerStatus(
@@ -327,15 +333,16 @@ class StatusBoard:
         if self._state != "running":
             self._progress.inputs = ProgressInputs()
             return self._state, None
-        behind = self._clock() - now
-        return self._progress.judge(now, {name: at_seconds - behind for name, at_seconds in oldest_at.items()}, waiting)
+        return self._progress.judge(now, oldest_at, waiting, self.role)
 
-    def _build_replica_status(self, name: str, window: _Window, share: float, oldest_at: float | None) -> ReplicaStatus:
+    def _build_replica_status(
+        self, name: str, window: _Window, share: float, outstanding: list[OutstandingPiece]
+    ) -> ReplicaStatus:
         recent, newest = window.replicas[name], next(reversed(self._replicas[name]), None)
         responses = [batch.response_seconds for batch in recent]
-        if oldest_at is not None and (late := self._clock() - oldest_at) > max([*responses, WINDOW_SECONDS]):
-            responses = [late]
-        is_warm = bool(responses) and self._first_at.get(name, window.now) < window.now - WINDOW_SECONDS
+        is_known = bool(recent) or (bool(outstanding) and outstanding[0].at < window.now - WINDOW_SECONDS)
+        is_warm = is_known and self._first_at.get(name, window.now) < window.now - WINDOW_SECONDS
+        response = estimate_response(list(self._replicas[name]), outstanding, window.now) if is_warm else None
         samples = _SplitSamples()
         ages = [max(0.0, batch.response_seconds - batch.seconds) for batch in self._replicas[name]]
         for batch, elapsed in _add_spacing(self._replicas[name], ages):
@@ -347,7 +354,7 @@ class StatusBoard:
             kept_per_second=window.compute_rate(batch.retained for batch in recent),
             utilisation=round(min(1.0, sum(batch.seconds for batch in recent) / window.seconds), 4),
             batch_seconds=newest.seconds if newest else None,
-            response_seconds=round(sum(responses) / len(responses), 4) if is_warm else None,
+            response_seconds=None if response is None else round(response, 4),
             response_error_seconds=round(stdev(responses) / sqrt(len(responses)), 4) if len(responses) > 1 else None,
             work=samples.compute_measures(window.seconds),
         )

@@ -121,10 +121,12 @@ class ReplicaWork(BatchWork):
         ]
         if not dispatches:
             return  # published before: the existing result counts, and nothing is done twice
+        ticks = {tick, self._results.find_attempted_tick(self._replica) or tick}
         attempt = self._results.begin(self._replica, tick)
         if attempt is None:
             return
-        self._faults.abandon(self._replica, tick)
+        for attempted in ticks:
+            self._faults.abandon(self._replica, attempted)
         for table in self._application.tables:
             table.refresh()
         arrived = sum(dispatch.events for dispatch in dispatches)

@@ -2,12 +2,13 @@
 
 import json
 import resource
+import shutil
 from contextlib import contextmanager
 
 import pytest
 import redis
 
-from common.errors import BadInput
+from common.errors import BadInput, WeirError
 from queues.nodes.server import free_port
 from workers.pipeline.dispatch.assignment import Dispatches
 from workers.pipeline.dispatch.cursor import Cursor
@@ -16,8 +17,10 @@ from workers.pipeline.runtime.restart import (
     CheckpointInUse,
     check,
     explain_missing,
+    is_current,
     lock_checkpoint,
     open_checkpoint,
+    open_replica_checkpoint,
     reset_checkpoint,
 )
 from workers.pipeline.tiers.batch_work import COMBINER
@@ -46,6 +49,25 @@ def test_a_checkpoint_without_its_state_and_a_state_without_its_checkpoint_are_r
     control.delete("weir:pipeline:run:app")
     with pytest.raises(BadInput, match="has no state"):
         open_checkpoint(tmp_path / "p", control, "app")
+
+
+def test_the_process_of_a_replica_joins_the_run_of_the_main_process_and_notices_a_reset(tmp_path, control):
+    with pytest.raises(WeirError, match="has not started app"):
+        open_replica_checkpoint(tmp_path / "r", control, "app")
+    open_checkpoint(tmp_path / "p", control, "app")
+    own = open_replica_checkpoint(tmp_path / "r", control, "app")
+    assert is_current(own, control, "app")
+    reset_checkpoint(tmp_path / "p", control, "app")
+    assert not is_current(own, control, "app")
+    open_checkpoint(tmp_path / "p", control, "app")
+    assert not is_current(own, control, "app")
+
+
+def test_the_process_of_a_replica_starts_from_the_control_server_and_not_from_old_files(tmp_path, control):
+    planned(open_checkpoint(tmp_path / "p", control, "app").folder, 0, "{}")
+    shutil.copytree(tmp_path / "p", tmp_path / "r")
+    open_replica_checkpoint(tmp_path / "r", control, "app")
+    assert not (tmp_path / "r" / "spark").exists()
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,13 @@ from tests.workers.pipeline.times import Times
 from workers.documents.pipeline import PipelineReport
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import parse_application_text
+from workers.pipeline.declaration.replicas import MAIN, ProcessRole
 from workers.pipeline.dispatch.assignment import AssignedRange, Assignment, Dispatches
 from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.result_queue import Blob, Result, ResultQueue
 from workers.pipeline.status.progress import ChainStep, ProgressInputs, ProgressRecord, stall
 from workers.pipeline.status.published import MAX_LINES, MAX_TEXT, RecentLog, Statuses, list_newest_lines
+from workers.pipeline.status.replica_reports import ReplicaReports, ReportingBoard
 from workers.pipeline.status.status import WINDOW_SECONDS, StatusBoard
 from workers.pipeline.tiers.combining import CombinedOffset
 from workers.pipeline.tiers.finished_batch import InterEventBatch, OperatorCount, PatternCount, ReplicaBatch
@@ -400,13 +403,46 @@ def test_a_worker_counts_from_its_piece_its_last_batch_or_the_start_whichever_is
     record.record_replica("a", ReplicaBatch(90.0, 0, 1, 1, 0, 0.2, [], 0.2))
     record.record_dispatch(130.0, 0, None, ())
     given = {"a": 60.0, "b": 10.0, "c": 120.0}
-    state, stall_reason = record.judge(130.0, given, 1)
+    state, stall_reason = record.judge(130.0, given, 1, MAIN)
     assert (state, stall_reason[:9], stall_reason[-4:]) == ("stalled", "replica b", "80 s")
     assert record.inputs.stuck_seconds == 40.0, "that of replica a, which has worked before"
     record.begin(130.0)
-    assert record.judge(131.0, given, 1) == ("starting", None)
+    assert record.judge(131.0, given, 1, MAIN) == ("starting", None)
     record.inputs = ProgressInputs()
     assert record.inputs.stuck_seconds == 0.0
+
+
+def test_a_replica_in_another_process_is_reported_but_restarts_only_its_own_process():
+    given, batch = {"iap1": 60.0, "iap2": 60.0}, ReplicaBatch(40.0, 0, 1, 1, 0, 0.2, [], 0.2)
+    main, own = (ProgressRecord(0.0) for _ in range(2))
+    for record in (main, own):
+        record.record_replica("iap1", batch)
+    main.record_dispatch(430.0, 0, None, ())
+    main.record_combiner(worked(1, at=45.0))
+    state, reason = main.judge(430.0, {"iap1": 60.0}, 1, ProcessRole.of_main(2))
+    assert state == "stalled" and "replica iap1 (process pipeline-iap1) has not finished" in reason
+    assert main.inputs.stuck_seconds == 0.0
+    own.judge(430.0, given, 1, ProcessRole("iap1"))
+    assert own.inputs.stuck_seconds == 370.0, "neither the other replica nor the dispatcher is here"
+
+
+def test_batches_of_other_processes_are_read_once_and_with_times_of_the_own_clock(control):
+    main = ReplicaReports(control, "performance", lambda: 100.0)
+    batch = ReplicaBatch(7.0, 3, 10, 9, 8, 0.5, [{"in": 10, "out": 9}], 1.5, {"hot": {"cpu": 2}})
+    ReportingBoard(board(control), ReplicaReports(control, "performance")).record_replica_batch("iap1", batch)
+    ((name, read),) = main.read_new()
+    assert (name, replace(read, at=7.0)) == ("iap1", batch)
+    assert 0.0 < read.at <= 100.0
+    assert main.read_new() == []
+    assert ReplicaReports(control, "performance").read_new() == [], "a new process counts from its start"
+
+
+def test_a_batch_that_the_combiner_has_read_before_its_report_is_not_waited_for():
+    record = ProgressRecord(0.0)
+    record.record_combiner(worked(1, at=10.0))
+    record.record_replica("iap1", ReplicaBatch(9.4, 0, 1, 1, 0, 0.2, [], 0.2))
+    record.record_dispatch(100.0, 0, None, ())
+    assert record.judge(100.0, {}, 0, MAIN) == ("running", None)
 
 
 @pytest.fixture
