@@ -15,6 +15,9 @@ model, with a = 0.985 and b = -134 kB per event.
 | 250-399 | a CPU hog: serving an event takes 1 + `hog` times as long (1: twice; 0: no hog) |
 | 500 | `starvation`: for this many samples nothing can be read, then the waiting events arrive at once |
 
+With `replicas`, each replica has its own result queue, controller, and input, as in the paper. All replicas are offered
+the same load, and the hog is on the first one only.
+
 Laws: `pi` and `i-p` with the gains of ERRATA E1 (without delay) or E5 (poles 0.55, 0.45, 0.3, with one); `adaptive` is
 i-p that adapts to the plant; `spark-pid` is Spark's rate estimator; `uncontrolled` admits everything.
 
@@ -71,6 +74,7 @@ SETTINGS = (
         1,
         "integer",
     ),
+    Parameter("replicas", "replicas", "Number of replicas, each with its own result queue.", 1, 1, 16, "integer"),
     Parameter("ramp", "0 or 1", "1: the offered load rises from zero to twice the capacity.", 0, 0, 1, "integer"),
 )
 
@@ -128,19 +132,20 @@ class Disturbances:
     setpoint_kb: Floats
 
 
-def build_course(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Disturbances:
-    """Return the disturbances; the same for all laws of a seed."""
+def build_course(settings: Mapping[str, Any], seed: int, trace: Floats | None, replica: int = 0) -> Disturbances:
+    """Return the disturbances of a replica; the same for all laws of a seed."""
     at = np.arange(SAMPLES)
     shape = np.ones(SAMPLES) if trace is None else resample(trace, SAMPLES)
     if settings["ramp"]:
         shape = np.linspace(0.0, 2 / OFFERED_SHARE, SAMPLES)
     offered = OFFERED_SHARE * SERVED_PER_SAMPLE * shape
-    hogged = (at >= HOG_FROM) & (at < HOG_UNTIL)
+    hogged = (at >= HOG_FROM) & (at < HOG_UNTIL) & (replica == 0)
+    stream = f"served {replica}" if replica else "served"
     capable = SERVED_PER_SAMPLE / np.where(hogged, 1 + settings["hog"], 1.0)
     return Disturbances(
         offered,
         (at >= STARVED_FROM) & (at < STARVED_FROM + settings["starvation"]),
-        add_noise(capable, settings["noise"], create_random_generator(seed, "served")),
+        add_noise(capable, settings["noise"], create_random_generator(seed, stream)),
         np.where(at >= GAIN_AT, settings["gain_factor"], 1.0),
         np.where(at >= STEP_AT, REFERENCE_KB, FIRST_REFERENCE_KB),
     )
@@ -180,8 +185,24 @@ def simulate(
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
-    """Run one law for half an hour."""
-    delay, of = int(settings["delay"]), build_course(settings, seed, trace)
+    """Run one law for half an hour.
+
+    The outcome is that of the first replica, but drops, minimum, and served share are those of all replicas.
+    """
+    courses = [build_course(settings, seed, trace, replica) for replica in range(int(settings["replicas"]))]
+    outcomes = [_run_replica(law, settings, course) for course in courses]
+    capable = np.array([course.capable.sum() for course in courses])
+    served = np.array([outcome.metrics["served_share"] for outcome in outcomes])
+    together = {
+        "minimum_free_mb": min(outcome.metrics["minimum_free_mb"] or 0.0 for outcome in outcomes),
+        "drops": sum(outcome.metrics["drops"] or 0.0 for outcome in outcomes),
+        "served_share": round(float(served @ capable / capable.sum()), 4),
+    }
+    return ScenarioOutcome({**outcomes[0].metrics, **together}, outcomes[0].series, SAMPLE_SECONDS)
+
+
+def _run_replica(law: str, settings: Mapping[str, Any], of: Disturbances) -> ScenarioOutcome:
+    delay = int(settings["delay"])
     who: ShippedFlow | SparksLaw | None = SparksLaw() if law == "spark-pid" else None
     if law in ("pi", "i-p", "adaptive"):
         known = delay if settings["designed_delay"] < 0 else int(settings["designed_delay"])

@@ -38,6 +38,8 @@ def run(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Scenari
     """Run the loop for half an hour. Raise `BadInput` for the settings of a law's model."""
     if settings["delay"] or settings["designed_delay"] >= 0:
         raise BadInput("--set delay", "must be the default with --shipped; the loop has the delay of a plant")
+    if settings["replicas"] > 1:
+        raise BadInput("--set replicas", "must be 1 with --shipped; the replicas of a plant share one result queue")
     of = flow.build_course(settings, seed, trace)
     return flow.summarize(settings, of, *simulate(of))
 

@@ -33,6 +33,21 @@ FIGURES = (
         "E6: the velocity form uses the applied value.",
     ),
     PaperFigure(
+        name="xu-section-3-1",
+        paper=XU,
+        number="Section 3.1",
+        title="A result queue per replica, with a CPU hog on one of two replicas",
+        finding="Each processing element controls the free space of its own result queue. No events are dropped. "
+        "One shared queue with the same loss of capacity is the comparison.",
+        scenario="flow",
+        laws=("i-p", "pi", "adaptive", "uncontrolled"),
+        metrics=("drops", "settling_samples", "minimum_free_mb", "rms"),
+        cases={"one-queue": {"hog": 1 / 3}, "queue-per-replica": {"replicas": 2}},
+        series=("free_mb", "admitted_events"),
+        reported={"drops": {"pi@queue-per-replica": 0.0, "i-p@queue-per-replica": 0.0}},
+        erratum="E1: the gains are those of the stable poles.",
+    ),
+    PaperFigure(
         name="xu-figure-8",
         paper=XU,
         number="Figure 8",

@@ -88,3 +88,13 @@ def test_gains_for_the_wrong_delay_oscillate_with_growing_amplitude_and_those_fo
         return np.abs(SCENARIO.run("pi", settings, 1, None).series["free_mb"][20:60] - 400)
 
     assert apart(0)[20:].max() > 2 * apart(0)[:5].max() and apart(1)[20:].max() < 1
+
+
+@pytest.mark.parametrize("law", OURS)
+def test_with_a_result_queue_per_replica_a_hog_on_one_changes_nothing_at_the_others(law):
+    metrics, alone = run(law, replicas=3).metrics, run(law).metrics
+    assert metrics["settling_samples"] == alone["settling_samples"]
+    assert metrics["drops"] == 0
+    assert metrics["served_share"] > 0.99
+    others = [flow.build_course(SCENARIO.read_settings({"replicas": 3}), 1, None, replica) for replica in (1, 2)]
+    assert all(course.capable.min() > 0.9 * flow.SERVED_PER_SAMPLE for course in others), "the hog is on the first"

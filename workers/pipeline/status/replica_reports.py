@@ -12,6 +12,7 @@ from dataclasses import replace
 import msgspec
 import redis
 
+from common.stored_document import get_decoder
 from queues import keys
 from queues.control.replies import expect_bytes
 from workers.pipeline.status.status import StatusBoard
@@ -42,7 +43,7 @@ class ReplicaReports:
         reports = []
         for entry_id, fields in entries:
             self._after = entry_id.decode()
-            batch = msgspec.json.decode(fields[b"d"], type=ReplicaBatch)
+            batch: ReplicaBatch = get_decoder(ReplicaBatch).decode(fields[b"d"])
             at = int(self._after.partition("-")[0]) / 1_000 - behind
             reports.append((fields[b"replica"].decode(), replace(batch, at=at)))
         return reports
