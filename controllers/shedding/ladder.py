@@ -7,7 +7,8 @@ fourth delay, the fifth events. Levels that cannot help the queue (`unavailable`
 when those below are exhausted: saturated (its loop is at its limit, or has nothing to move), or ineffective (enabled
 for `settling_decisions`, and the unmet share of the demand fell by less than `effective_share` of what it was). A level
 that is exhausted from the start is skipped at once. A loop in advise is not exhausted while its `advice` would help:
-the ladder names the advice and waits for its approval, for at most `advice_seconds` at each level. Throttling
+the ladder names the advice and waits for its approval, for at most `advice_seconds` at each level. Before shedding, a
+level gets no trial or wait that would last until the latency bound is exceeded (`latency_slack_seconds`). Throttling
 does not change the demand, so it is judged by the arrivals: it is effective while no more than `LEFT_BY_THROTTLING` of
 the unmet demand arrives, and ineffective if more has arrived for `settling_decisions`. A queue may cap its ladder:
 `cap` names the highest level it may reach.
@@ -23,6 +24,7 @@ shedding ends and is not enabled; throttling counts as exhausted, and its share 
     unmet       1 - capacity / demand; less than `MIN_UNMET` is the error of measured rates, and counts as 0
     overloaded  demand > capacity, or backlog > backlog_bound_seconds
     fits        demand ≤ release_share * capacity, and backlog ≤ backlog_bound_seconds
+    latency     of a queue whose arrivals exceed its capacity grows by 1 - capacity / came seconds per second
 
 `demand` is what producers offer, before throttling and shedding; `capacity` is what the plant handles now; `came` is
 what producers inserted, if known.
@@ -114,6 +116,10 @@ class LadderObservation(msgspec.Struct, frozen=True, kw_only=True):
         value("text", "Level → what its loops would do if a person approved it."),
     ] = {}
     interval_seconds: Annotated[float, value("s", "Time between decisions.", 0, 86_400)] = 5.0
+    latency_slack_seconds: Annotated[
+        float | None,
+        value("s", "Latency bound minus latency of the applications that may shed; null: not known.", maximum=1e9),
+    ] = None
     budgets: Budgets = ()
 
     def compute_share_over_capacity(self, per_second: float) -> float:
@@ -132,6 +138,14 @@ class LadderObservation(msgspec.Struct, frozen=True, kw_only=True):
         if self.came_per_second is None:
             return False
         return self.compute_share_over_capacity(self.came_per_second) <= LEFT_BY_THROTTLING * self.unmet
+
+    def exceeds_latency_bound_within(self, seconds: float) -> bool:
+        """Return whether the latency exceeds its bound in this time if nothing changes."""
+        if self.latency_slack_seconds is None:
+            return False
+        came = self.demand_per_second if self.came_per_second is None else self.came_per_second
+        growth = self.compute_share_over_capacity(came)
+        return growth > 0 and self.latency_slack_seconds < growth * seconds
 
     def list_offered(self, cap: int) -> list[int]:
         """Return the levels up to the cap that can help the queue."""
@@ -253,13 +267,17 @@ def allows(rung: int, name: str) -> bool:
 
 
 def _explain_exhaustion(
-    parameters: LadderParameters, state: LadderState, observation: LadderObservation, rung: int
+    parameters: LadderParameters, state: LadderState, observation: LadderObservation, rung: int, *, may_shed: bool
 ) -> str | None:
     """Return why a level is exhausted, or None if it is not."""
     if observation.saturated.get(LEVELS[rung - 1], False):
         return "saturated"
     if rung == THROTTLE and observation.find_exhausted_budget("throttle", state.rung):
         return "out of error budget"
+    if may_shed and observation.exceeds_latency_bound_within(
+        _compute_trial_seconds(parameters, state, observation, rung)
+    ):
+        return "too slow for the latency bound"
     if LEVELS[rung - 1] in observation.advice:
         waits = _compute_advice_seconds_left(parameters, state, observation, rung) > 0
         return None if waits else f"not approved within {format_number(parameters.advice_seconds)} s"
@@ -270,6 +288,16 @@ def _explain_exhaustion(
     gained = state.unmet - observation.unmet
     enough = parameters.effective_share * state.unmet
     return None if gained >= enough and gained > 0 else "ineffective"
+
+
+def _compute_trial_seconds(
+    parameters: LadderParameters, state: LadderState, observation: LadderObservation, rung: int
+) -> float:
+    """Return the time until shedding acts if a level is first tried to the end; advice is waited for one by one."""
+    decisions = parameters.settling_decisions - (state.decisions if rung == state.rung else 0)
+    if LEVELS[rung - 1] in observation.advice:
+        decisions = 1
+    return (max(0, decisions) + 1) * observation.interval_seconds
 
 
 def _compute_advice_seconds_left(
@@ -301,7 +329,8 @@ def _climb(
         return _leave_unavailable_level(parameters, state, observation, cap)
     passed = list[str]()
     for rung in path:
-        why = _explain_exhaustion(parameters, state, observation, rung)
+        may_shed = rung < path[-1] == SHED
+        why = _explain_exhaustion(parameters, state, observation, rung, may_shed=may_shed)
         if why is None or rung == path[-1]:
             break
         passed.append(f"{get_level_name(rung)} {why}")

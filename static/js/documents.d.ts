@@ -370,6 +370,7 @@ interface ReplicaStatus {
 interface CombinerStatus {
   "waits_for": string | null;
   "held_results": number | null;
+  "in_per_second": number | null;
   "wait_seconds": number | null;
 }
 

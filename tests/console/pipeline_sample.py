@@ -43,7 +43,8 @@ def sample_application():
             "count": 1, "tries": 0, "failed_at": None, "next_try_at": None, "last_error": None,
             "last_error_at": None,
         },
-        "replicas": replicas, "combiner": {"waits_for": "iap2", "held_results": 2, "wait_seconds": 0.4},
+        "replicas": replicas,
+        "combiner": {"waits_for": "iap2", "held_results": 2, "in_per_second": None, "wait_seconds": 0.4},
         "operators": {
             "hosts": _operator(0, ["load-rises"], 0.93, 20.0, 0.4),
             "sites": _operator(1, ["outage"], 0.2, 0.4, 0.1),

@@ -151,6 +151,9 @@ class CombinerStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
 
     waits_for: Annotated[str | None, describe("The replica that the combiner waits for; null: none.")] = None
     held_results: int | None = None
+    in_per_second: Annotated[
+        PerSecond | None, describe("Admitted events per second whose results it read; null: unknown.")
+    ] = None
     wait_seconds: Annotated[
         Seconds | None, describe("Mean time from a replica's result to the batch that reads it, s.")
     ] = None

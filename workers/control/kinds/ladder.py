@@ -44,7 +44,7 @@ from workers.control.parts.kind import (
     Targets,
 )
 from workers.control.parts.level_loops import LOOP_LEVELS, LevelStatus, assess_level, find_helping_loops
-from workers.control.parts.offered_load import OperatorLoad
+from workers.control.parts.offered_load import OperatorLoad, compute_latency_slack
 from workers.documents.loops import LoopStatus
 from workers.documents.parts import CONSUMERS, find_settling
 from workers.documents.pipeline import ApplicationStatus
@@ -85,6 +85,7 @@ def measure_target(target: Document, snapshot: Snapshot, before: Counters | None
         unavailable={level: status.unavailable for level, status in levels.items() if status.unavailable},
         advice={level: status.advice for level, status in levels.items() if status.advice},
         interval_seconds=_find_interval_seconds(name, snapshot),
+        latency_slack_seconds=_compute_latency_slack(name, snapshot),
         budgets=tuple(budgets) or None,
     )
     return Measurement.of(observation, _check_measurement(name, row, snapshot, now_seconds), counters)
@@ -122,6 +123,13 @@ def _compute_throttleable_rate(queue: str, snapshot: Snapshot) -> float:
     return float(sum(rates))
 
 
+def _compute_latency_slack(queue: str, snapshot: Snapshot) -> float | None:
+    """Return how far the latency of the queue's readers is below their bound; None if not known."""
+    readers = [name for name, row in snapshot.pipeline.applications.items() if queue in row.queues]
+    known = [slack for name in readers if (slack := compute_latency_slack(name, snapshot)) is not None]
+    return min(known, default=None)
+
+
 def _find_interval_seconds(queue: str, snapshot: Snapshot) -> float:
     loop = scope.find_ladder(queue, snapshot)
     return INTERVAL_SECONDS if loop is None else loop.interval_seconds or INTERVAL_SECONDS
@@ -130,7 +138,7 @@ def _find_interval_seconds(queue: str, snapshot: Snapshot) -> float:
 def _estimate_capacity(name: str, row: QueueStatus, came: float, snapshot: Snapshot) -> float:
     if row.kind == "pipeline":
         used = [
-            OperatorLoad(application, snapshot, clears_backlog=False).compute_utilization()
+            OperatorLoad(application, snapshot).compute_utilization()
             for application in list_reading_applications(name, snapshot)
         ]
         return came * FULL / max([MIN_UTILISATION, *used])

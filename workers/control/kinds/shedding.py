@@ -16,7 +16,7 @@ from controllers.shedding.ladder import LEVELS
 from controllers.shedding.law import LAW
 from workers.control.parts.applications import check_measurement, find_application, list_application_targets
 from workers.control.parts.kind import Display, Lanes, LoopDefaults, LoopKind, LoopTuning, PlantInventory, Targets
-from workers.control.parts.offered_load import OperatorLoad
+from workers.control.parts.offered_load import DRAIN_SECONDS, OperatorLoad, compute_latency_slack
 from workers.control.parts.pattern_yield import MAX_SECONDS, PatternYield
 from workers.documents.pipeline import ApplicationStatus
 from workers.documents.snapshot import Snapshot
@@ -41,7 +41,8 @@ def measure_target(
     quality = check_measurement(target, snapshot, now_seconds)
     if row is None:
         return Measurement.of(SheddingObservation(arrivals={}, patterns=(), sinks={}), quality, dict(before or {}))
-    work = OperatorLoad(row, snapshot)
+    slack = compute_latency_slack(str(target.get("application")), snapshot)
+    work = OperatorLoad(row, snapshot, max(DRAIN_SECONDS, slack or 0.0))
     shedding = scope.list_shedding_queues(row.queues, snapshot)
     names = _list_measured_patterns(work, bool(shedding))
     if not names and quality.invalid is None:

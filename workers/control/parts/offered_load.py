@@ -1,12 +1,18 @@
 """Load offered to the pipeline's operators, and the share of their time that it takes, from one snapshot.
 
 An overloaded operator counts the events that it processes and not those meant for it (Röger, VIII). Processed events
-are therefore treated as a sample and scaled by what producers put into the application's queues, plus the backlog,
-cleared within DRAIN_SECONDS. Rates are those of patterns before shedding.
+are therefore treated as a sample and scaled by what producers put into the application's queues, plus the backlog. An
+event counts as processed when the combiner reads it: until the result queue is full,
+the replicas keep up with the producers, however slow the operators are. Rates are those of patterns before shedding.
+
+The latency doesn't grow while at least as many events are processed or dropped as arrive. The backlog may therefore
+take as long as the latency is below its bound, but at least DRAIN_SECONDS.
 """
 
+import math
 from collections.abc import Iterator
 
+from controllers.shedding.law import LAW as SHEDDING
 from workers.documents.pipeline import ApplicationStatus
 from workers.documents.snapshot import Snapshot
 
@@ -14,26 +20,41 @@ DRAIN_SECONDS = 5.0
 # However much other work there is, an operator has this share of its time for patterns, so that a table can
 # be computed.
 MIN_AVAILABLE = 0.05
+# Minimum share of the offered events in the sample. Just after a start, the first events say nothing about the load.
+MIN_SAMPLE = 0.02
+
+
+def compute_latency_slack(application: str, snapshot: Snapshot) -> float | None:
+    """Return how far the latency of an application is below the bound of its shedding loop; None if not known."""
+    row = snapshot.pipeline.applications.get(application)
+    bounds = [
+        loop.setpoint
+        for loop in snapshot.loops.values()
+        if loop.law == SHEDDING.name and loop.target.get("application") == application and loop.setpoint is not None
+    ]
+    if row is None or row.latency_p95_seconds is None or not bounds:
+        return None
+    return max(0.0, float(min(bounds)) - row.latency_p95_seconds)
 
 
 class OperatorLoad:
     """The operator load of one application.
 
-    row: its part of the snapshot. clears_backlog: whether the backlog counts as offered, to be cleared within
-    DRAIN_SECONDS; what an operator can do does not depend on it.
+    row: its part of the snapshot. drain_seconds: the backlog counts as offered, and is cleared in this time; infinite:
+    it doesn't count, because what an operator can do does not depend on it.
     """
 
-    def __init__(self, row: ApplicationStatus, snapshot: Snapshot, clears_backlog: bool = True) -> None:
-        self.row, self._snapshot, self._clears_backlog = row, snapshot, clears_backlog
+    def __init__(self, row: ApplicationStatus, snapshot: Snapshot, drain_seconds: float = math.inf) -> None:
+        self.row, self._snapshot, self._drain_seconds = row, snapshot, drain_seconds
         self.scale = self._scale()
 
     def _scale(self) -> float:
-        """Return offered events divided by processed events; 1 where one is unknown."""
-        worked, offered = self.row.in_per_second, self._compute_offered_per_second()
-        if not worked or offered is None:
+        """Return offered events divided by processed events; 1 if one is unknown, or too few are processed."""
+        read = self.row.combiner.in_per_second
+        worked, offered = self.row.in_per_second if read is None else read, self._compute_offered_per_second()
+        if not worked or offered is None or worked < MIN_SAMPLE * offered:
             return 1.0
-        backlog = self._count_waiting_events() if self._clears_backlog else 0.0
-        return max(0.0, (offered + backlog / DRAIN_SECONDS) / worked)
+        return max(0.0, (offered + self._count_waiting_events() / self._drain_seconds) / worked)
 
     def _compute_offered_per_second(self) -> float | None:
         """Return the rate at which producers fill the application's queues; None if one is unknown."""

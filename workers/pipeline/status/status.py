@@ -297,6 +297,7 @@ class StatusBoard:
                 combiner=CombinerStatus(
                     waits_for=newest.combined.waits_for if newest else None,
                     held_results=len(newest.combined.compute_remaining()) if newest else None,
+                    in_per_second=_compute_combiner_rate(window),
                     wait_seconds=_compute_combiner_wait(window.batches, self._clock() - window.now),
                 ),
                 operators={
@@ -487,6 +488,14 @@ def _add_spacing(records: Iterable[Any], ages_seconds: Iterable[float]) -> Itera
     for (before, batch), age in zip(pairwise((None, *records)), ages_seconds, strict=True):
         elapsed = max(0.0, batch.at - batch.seconds - before.at + before.seconds) if before else None
         yield batch, None if elapsed is None else min(elapsed, max(WINDOW_SECONDS, age))
+
+
+def _compute_combiner_rate(window: _Window) -> float | None:
+    """Return the admitted events per second whose results were read, by the mean size of an event in the window."""
+    finished = [batch for batches in window.replicas.values() for batch in batches]
+    events, size_bytes = sum(batch.events for batch in finished), sum(batch.size_bytes for batch in finished)
+    read_bytes = sum(result.size_bytes for batch in window.batches for result in batch.combined.fresh)
+    return window.compute_rate([read_bytes * events / size_bytes]) if size_bytes else None
 
 
 def _compute_combiner_wait(recent: list[InterEventBatch], behind_seconds: float) -> float | None:

@@ -93,6 +93,15 @@ def test_each_queue_has_a_ladder_that_advises_at_first(plant, control):
     assert ensured(control, ["ladder"], Topology(3, {}, queues))[0].target == {"queue": "alert"}
 
 
+def test_events_that_wait_in_the_result_queue_are_offered_but_not_processed(plant):
+    """The replicas keep up with the producers, and the combiner reads half of their results."""
+    plant.load(1.0)
+    plant.row["combiner"] = {"in_per_second": 15.0}
+    assert plant.offered().scale == 2.0
+    plant.row["combiner"] = {"in_per_second": 0.3}
+    assert plant.offered().scale == 1.0, "too few events to judge the load"
+
+
 def test_shedding_waits_for_the_ladder_then_sheds_and_goes_first_when_the_load_falls(plant):
     plant.load(2.0)
     waiting = plant.tick("shedding")

@@ -134,6 +134,14 @@ def test_each_task_is_measured_by_its_own_batches(control):
     assert first["service_variance"] is None  # too few batches
 
 
+def test_the_combiner_reads_as_many_events_as_its_results_have_bytes_of(control):
+    shown = board(control)
+    assert shown.document({}).combiner.in_per_second is None
+    shown.record_replica_batch("iap1", ReplicaBatch(95.0, 3, 50, 40, 4_000, 2.0, [], 0.25))
+    shown.record_inter_event_batch(InterEventBatch(100.0, 7, CombinedOffset(fresh=(ARRIVED,)), {}, (), 0.5))
+    assert shown.document({}).combiner.in_per_second == 5.0, "400 bytes, at 80 bytes an event, in 1 s"
+
+
 def test_the_wait_for_the_combiner_is_from_the_result_to_the_batch_that_reads_it_first(control):
     shown = board(control)
     entries = [Result("iap1", 1, None, ARRIVED.blobs, f"{at_ms}-0") for at_ms in (48_500, 49_100)]
