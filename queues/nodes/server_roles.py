@@ -90,7 +90,8 @@ ROLES = (
     ),
     ServerRole(
         "telemetry",
-        f"{read('telemetry')} {list_written_keys('telemetry')} +get +mget +hget +hgetall +hset +multi +exec {SCRIPTS}",
+        f"{read('telemetry')} {list_written_keys('telemetry')} "
+        f"+get +mget +pttl +hget +hgetall +hset +multi +exec {SCRIPTS}",
         f"{list_published_keys('telemetry', 'telemetry', 'process')} +xadd +hincrby +hmget +multi +exec",
     ),
     ServerRole("pipeline", f"{READ} {list_written_keys('pipeline')} {ROWS}", f"{ALL} {ROWS}"),

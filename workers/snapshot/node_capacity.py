@@ -111,8 +111,5 @@ def describe_difference(measured: float, declared: float) -> str | None:
         return None
     share = f"{100 * abs(measured - declared) / declared:,.0f} %"
     if measured < declared:
-        return f"The measured capacity is {share} below the declared capacity. Loops use the measured capacity."
-    return (
-        f"The measured capacity is {share} above the declared capacity. Loops and node states use the declared"
-        " capacity. To use more of the node, raise it."
-    )
+        return f"The measured capacity is {share} below the declared capacity. Loops use the measured one."
+    return f"The measured capacity is {share} above the declared capacity. Loops and node states use the declared one."

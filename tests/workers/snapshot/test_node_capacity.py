@@ -29,7 +29,7 @@ def test_a_capacity_is_measured_after_enough_busy_samples_and_the_difference_is_
     node = observe(watch, 1)
     assert node.measured_capacity_per_second == pytest.approx(250.0)
     assert node.capacity_difference == (
-        "The measured capacity is 50 % below the declared capacity. Loops use the measured capacity."
+        "The measured capacity is 50 % below the declared capacity. Loops use the measured one."
     )
 
 
