@@ -9,7 +9,7 @@ slots, for 1 s, or longer on an overloaded node. Queues are rebalanced every 15 
 |---|---|
 | day | a day in 4 h with a service interruption; all starts on n1 and n3 (B.9 to B.13, B.43 to B.57) |
 | overload | n1 has given its points to n3, which can't carry them (B.58 to B.60) |
-| manager-crash | the manager of alert on n1 stops for two minutes; its successor starts without memory (B.61, B.62) |
+| manager-crash | the manager of alert on n1 stops, and its successor starts 5 s later without memory (B.61, B.62) |
 | node-crash | n2 is down for ten minutes; the thesis' balancer notices within 5 s (B.18 to B.21) |
 
 Laws: `weir` has the shipped laws of nodes and workers; `thesis` moves 40 % of the containers of a TOOBUSY node, and its
@@ -53,7 +53,7 @@ QUEUES = {"alert": 1_000.0, "order": 50.0, "sms": 80.0, "blogping": 120.0, "feed
 CAPACITY, LIMITS = np.array([1_000.0, 1_000.0, 500.0]), (0.7, 0.9)
 WORKER_OPERATIONS, EVENTS_PER_WORKER, SLOTS, MAX_STRETCH = 6.0, 400, 68, 30.0
 DAY_SECONDS, EVENT_SECONDS, DECISION_SECONDS, COMPRESSION = 14_400, 3_600, 900, 6
-AT, MANAGER_DOWN_SECONDS, NODE_DOWN_SECONDS, PULL_SECONDS = 600, 120, 600, 5
+AT, MANAGER_DOWN_SECONDS, NODE_DOWN_SECONDS, PULL_SECONDS = 600, 5, 600, 5
 INTERRUPTION, STEADY = (0.25, 0.28), 0.85
 # Points on n1, n2, and n3 at the start.
 START = {"day": (500, 0, 500), "overload": (0, 500, 500), "manager-crash": (500, 500, 0), "node-crash": (400, 400, 200)}

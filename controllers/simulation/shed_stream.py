@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from controllers.simulation.scenario import Floats, create_random_generator
+from controllers.simulation.borg_events import EVENTS
+from controllers.simulation.scenario import Floats, create_random_generator, resample
 
 Flags = npt.NDArray[np.bool_]
 Whole = npt.NDArray[np.int64]
@@ -22,6 +23,8 @@ SECONDS = {"P21": 0.010, "P22": 0.012}
 TAKES = {"P21": (0, 1), "P22": (1, 2, 3)}
 WORK_PERCENT = 160.0
 PLENTY, SCARCE = 20.0, 4.0
+# The source of the Borg trace whose events arrive at O2; the other one is matched elsewhere.
+BORG_SOURCES = {"borg-1": 0, "borg-2": 1}
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,19 @@ class Stream:
     seconds: float
 
 
+def compute_borg_courses(settings: dict[str, float | str]) -> dict[str, Floats]:
+    """Return the events/s of O2's types and of Q11 and Q12 by hour of the trace, with `load_percent` on average.
+
+    Q11 and Q12 are the matches of the other source's events without windows and without shedding.
+    """
+    source = BORG_SOURCES[str(settings["balance"])]
+    inside, other = EVENTS[source], EVENTS[1 - source]
+    courses = {f"type-{kind}": row for kind, row in enumerate(inside)}
+    courses |= {"Q11": np.minimum(other[0] / 2, other[1]), "Q12": other[1:].min(axis=0)}
+    work = sum(SECONDS[name] * inside[list(kinds)].sum(axis=0).mean() for name, kinds in TAKES.items())
+    return {name: row * float(settings["load_percent"]) / 100 / work for name, row in courses.items()}
+
+
 def compute_event_rates(settings: dict[str, float | str]) -> tuple[Floats, dict[str, float]]:
     """Return the events/s of O2's types, and of Q11 and Q12."""
     scale = float(settings["load_percent"]) / WORK_PERCENT
@@ -45,19 +61,31 @@ def compute_event_rates(settings: dict[str, float | str]) -> tuple[Floats, dict[
 
 
 def generate(settings: dict[str, float | str], seed: int, profile: Floats | None) -> Stream:
-    """Return Poisson arrivals with exponential processing times; `profile` scales the rates per second."""
-    seconds, (inside, outside) = float(settings["seconds"]), compute_event_rates(settings)
-    per_type = [_draw_poisson_times(seed, f"type-{at}", rate, seconds, profile) for at, rate in enumerate(inside)]
+    """Return Poisson arrivals with exponential processing times; `profile` scales the rates per second.
+
+    The Borg trace has a course of its own for each type.
+    """
+    seconds = float(settings["seconds"])
+    if settings["balance"] in BORG_SOURCES:
+        shapes = {
+            name: (float(course.max()), resample(course, int(seconds)))
+            for name, course in compute_borg_courses(settings).items()
+        }
+    else:
+        inside, outside = compute_event_rates(settings)
+        shapes = {f"type-{at}": (rate, profile) for at, rate in enumerate(inside)}
+        shapes |= {name: (rate, None) for name, rate in outside.items()}
+    drawn = {name: _draw_poisson_times(seed, name, rate, seconds, shape) for name, (rate, shape) in shapes.items()}
+    per_type = [drawn[f"type-{at}"] for at in range(len(RATES))]
     order = np.argsort(np.concatenate(per_type), kind="stable")
     times = np.concatenate(per_type)[order]
-    types = np.repeat(np.arange(len(inside)), [len(times_of_type) for times_of_type in per_type])[order]
+    types = np.repeat(np.arange(len(RATES)), [len(times_of_type) for times_of_type in per_type])[order]
     work = {
         name: create_random_generator(seed, "work", name).exponential(mean, len(times))
         for name, mean in SECONDS.items()
     }
     chance = {name: create_random_generator(seed, "fate", name).random(len(times)) for name in SECONDS}
-    joined = {name: _draw_poisson_times(seed, name, rate, seconds, None) for name, rate in outside.items()}
-    return Stream(times, types, work, chance, joined, seconds)
+    return Stream(times, types, work, chance, {name: drawn[name] for name in ("Q11", "Q12")}, seconds)
 
 
 def _draw_poisson_times(seed: int, name: str, rate: float, seconds: float, profile: Floats | None) -> Floats:
