@@ -65,7 +65,7 @@ def generate(settings: dict[str, float | str], seed: int, profile: Floats | None
 
     The Borg trace has a course of its own for each type.
     """
-    seconds = float(settings["seconds"])
+    seconds, shapes = float(settings["seconds"]), dict[str, tuple[float, Floats | None]]()
     if settings["balance"] in BORG_SOURCES:
         shapes = {
             name: (float(course.max()), resample(course, int(seconds)))
@@ -73,7 +73,7 @@ def generate(settings: dict[str, float | str], seed: int, profile: Floats | None
         }
     else:
         inside, outside = compute_event_rates(settings)
-        shapes = {f"type-{at}": (rate, profile) for at, rate in enumerate(inside)}
+        shapes |= {f"type-{at}": (float(rate), profile) for at, rate in enumerate(inside)}
         shapes |= {name: (rate, None) for name, rate in outside.items()}
     drawn = {name: _draw_poisson_times(seed, name, rate, seconds, shape) for name, (rate, shape) in shapes.items()}
     per_type = [drawn[f"type-{at}"] for at in range(len(RATES))]
