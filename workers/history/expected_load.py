@@ -16,6 +16,9 @@ from workers.documents.plants import LoadForecast
 from workers.documents.snapshot import Snapshot
 from workers.history.forecasts import QUEUE
 
+# Minutes vary around the forecast, and the limits have to be kept in 97.7 % of them. The margin is limited, because an
+# uncertain forecast must not take many nodes into use.
+DEVIATIONS, MAX_MARGIN = 2.0, 0.1
 MIN_DAYS, MAX_AGE_SECONDS, MAX_DEVIATION = 1.0, 300.0, 0.3
 # Below this rate, and below this share of the forecast, the cost of an event is not measurable.
 MIN_PER_SECOND, MIN_SHARE = 1.0, 0.05
@@ -45,7 +48,8 @@ def find_peak(
 
     rates: the current load of each queue, arrivals: its current events/s. The load of an event stays the same, so a
     queue's load is rate * forecast / arrivals, and never below the current one. If more events arrive than were
-    forecast for now, for example because a ramp is early, the difference is added to the forecast.
+    forecast for now, for example because a ramp is early, the difference is added to the forecast; otherwise, the
+    margin for the noise of minutes is.
     """
     paths, reasons = dict[str, Floats](), list[str]()
     times: Floats = np.zeros(0)
@@ -57,11 +61,12 @@ def find_peak(
             continue
         windows = _list_windows(row, horizon_seconds, now_seconds)
         times = np.asarray(row.at + (windows + 0.5) * row.window_seconds)
-        means = np.asarray(row.mean_per_second)[windows]
+        means, deviations = (np.asarray(values)[windows] for values in (row.mean_per_second, row.deviation_per_second))
         is_measurable = arrivals[name] >= max(MIN_PER_SECOND, MIN_SHARE * float(means.max()))
         cost = rates[name] / arrivals[name] if is_measurable else 1.0
         surplus = max(0.0, arrivals[name] - means[0])
-        paths[name] = np.asarray(np.maximum(cost * (means + surplus), rates[name]))
+        highest = means + np.maximum(surplus, np.minimum(DEVIATIONS * deviations, MAX_MARGIN * means))
+        paths[name] = np.asarray(np.maximum(cost * highest, rates[name]))
     more = f" (queues without a forecast: {len(reasons)})" if len(reasons) > 1 else ""
     missing = f"{reasons[0]}{more}" if reasons else ""
     if not paths:

@@ -27,9 +27,14 @@ def expect(snapshot, load=200.0, horizon=180.0):
 
 def test_the_peak_within_the_horizon_counts_at_the_cost_of_an_event():
     peak = expect(plant())
-    assert peak.rates == {"orders": 300.0, "logs": 40.0}, "two per event, and logs without a forecast as now"
+    assert peak.rates == {"orders": 320.0, "logs": 40.0}, "two per event, and logs without a forecast as now"
     assert peak.at == NOW + 90 and peak.missing == "logs: no forecast yet"
     assert predict_arrivals(plant(), "orders", 180.0, NOW) == 150.0
+
+
+def test_minutes_may_exceed_the_forecast_by_two_deviations_and_by_a_tenth_at_most():
+    peaks = [expect(plant(deviation_per_second=[deviation] * 5)) for deviation in (0.0, 5.0, 7.5, 30.0)]
+    assert [peak.rates["orders"] for peak in peaks] == [300.0, 320.0, 330.0, 330.0]
 
 
 def test_a_ramp_that_is_early_is_added_to_the_forecast():
