@@ -6,7 +6,7 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 # law → the interval in s that older versions shipped, the one that ships now, and the parameters added since.
 SHIPPED: dict[str, tuple[float, float, dict[str, object]]] = {
-    "balance": (5.0, 5.0, {"delay": 1, "averaging": 2}),
+    "balance": (5.0, 5.0, {"delay": 0, "averaging": 2}),
     "rebalancing": (15.0, 15.0, {"minimum_points": 20}),
     "shedding": (2.0, 1.0, {"spare": "admit"}),
 }
