@@ -129,6 +129,10 @@ class SheddingObservation(msgspec.Struct, frozen=True, kw_only=True):
         float | None,
         value("s", "Fixed cost of a batch, for operators that work in batches. Default: event by event.", 0, 86_400),
     ] = None
+    rows_per_second: Annotated[
+        float | None,
+        value("rows/s", "Rows that would be due in batches. Default: the rows of a batch are not limited.", 0, 1e15),
+    ] = None
     latency_seconds: Annotated[float | None, value("s", "Current p95 latency of events; only recorded.")] = None
     elsewhere_seconds: Annotated[
         float, value("s", "Part of the bound that is spent outside the operators.", 0, 86_400)
@@ -205,7 +209,9 @@ class SheddingInputs:
         """Return the model of the time that events spend in an operator."""
         observation, measured = self.observation, self.observation.service_cv2
         variability = self.parameters.service_cv2 if measured is None else measured
-        longest = max(map(self._compute_event_seconds, observation.arrivals), default=0.0)
+        # Batches whose rows are limited have no queue that varies with the work of single events.
+        operators = () if observation.rows_per_second else observation.arrivals
+        longest = max(map(self._compute_event_seconds, operators), default=0.0)
         return WaitingTimeModel(variability, observation.batch_seconds, observation.elsewhere_seconds, longest)
 
     def _compute_event_seconds(self, operator: str) -> float:
@@ -240,6 +246,14 @@ class SheddingInputs:
         if self.parameters.utilisation_budget is not None:
             return self.parameters.utilisation_budget
         return self.waiting.compute_utilisation_budget(self.parameters.latency_bound_seconds, offered_per_second)
+
+    def compute_batch_rows(self, utilisation: float) -> float | None:
+        """Return the maximum rows of a batch under a table with this utilization; None if they are not limited."""
+        rows, parameters = self.observation.rows_per_second, self.parameters
+        work = self.waiting.compute_batch_work(parameters.latency_bound_seconds)
+        if not rows or work is None or utilisation <= 0 or parameters.utilisation_budget is not None:
+            return None
+        return rows * work / utilisation
 
     def compute_flows(self, shed: Shares) -> tuple[dict[str, Floats], dict[str, Floats]]:
         """Return the offered and the admitted events/s of each pattern's types under a table of shares."""

@@ -27,6 +27,13 @@ processing time s of an event in all patterns:
 
     u s / (1 - u)
 
+This does not apply if batches with too many rows are limited, so that none has more work than
+
+    bound / 1.5 - h
+
+because an event waits for half a batch and for its own on average, however long the queue is at the moment. Without
+this limit, about half of all short periods exceed a bound that the mean keeps.
+
 The time outside the operator (waiting for late events, earlier stages) is added to either.
 """
 
@@ -35,6 +42,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 HIGHEST = 1 - 1e-12
+MEAN_BATCHES = 1.5  # that an event takes, if all are equally long
+REDUCED_FOR = 2.0  # a second table is for batches with so many times the rows that the first one is made for
 COVERED_CV2 = 1.0  # of a batch's fixed cost; up to this value, two batches are the longer time at any utilization
 
 
@@ -76,6 +85,12 @@ class WaitingTimeModel:
         return _find_greatest_utilisation(
             bound_seconds, lambda utilisation: self.compute_time_seconds(utilisation, arrivals_per_second)
         )
+
+    def compute_batch_work(self, bound_seconds: float) -> float | None:
+        """Return the maximum seconds of work in a batch; None if the operators do not work in batches."""
+        if self.batch_seconds is None:
+            return None
+        return max(0.0, (bound_seconds - self.elsewhere_seconds) / MEAN_BATCHES - self.batch_seconds)
 
     def _compute_batch_seconds(self, batch_seconds: float, utilisation: float) -> float:
         """Return an event's time in batches with this fixed cost."""

@@ -15,6 +15,10 @@ or if its other inputs (parameters, patterns, sinks) changed; never only because
 first (`permitted`, set by the ladder), nothing is shed. If the bound is below the minimum processing time, no table can
 keep it, and if the solver fails, there is none: the last table stays, and the decision gives the reason. If error
 budgets pay for shedding (`budgets`), the table sheds no more than they allow, even if the bound is exceeded.
+
+Operators that work in batches get two tables. The second one is for batches with too many rows, which would exceed the
+bound (`latency_bound`). The pipeline interpolates between both by the rows of each batch, so it reacts to a queue at
+once, and not only when the next decision is due.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +28,8 @@ from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.reason import format_no_action, format_number, format_percent, format_reason
 from controllers.patterns.application import Floats
-from controllers.shedding.inputs import ALL_SINKS, SheddingInputs, SheddingObservation, SheddingParameters
+from controllers.shedding.inputs import ALL_SINKS, Shares, SheddingInputs, SheddingObservation, SheddingParameters
+from controllers.shedding.latency_bound import REDUCED_FOR
 from controllers.shedding.problem import Overload, Table
 from controllers.shedding.program import SolverError, solve
 from controllers.shedding.trigger import ENDLESS, SheddingState, build_next_state, find_trigger, work_shed
@@ -118,6 +123,7 @@ class Shedding(Law[SheddingParameters, SheddingObservation, SheddingState]):
             "shed": shed,
             "expected": compute_expected_output(inputs, made),
             "utilisation": max((bottleneck.utilisation for bottleneck in bottlenecks), default=0.0),
+            **_limit_batches(inputs, bottlenecks),
         }
         limited_by = (
             "never_shed"
@@ -150,11 +156,11 @@ class Shedding(Law[SheddingParameters, SheddingObservation, SheddingState]):
 LAW = Shedding()
 
 
-def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], Floats]:
+def shed_tables(inputs: SheddingInputs, budget_share: float = 1.0) -> tuple[list[Bottleneck], Floats]:
     """Return the tables of each bottleneck, upstream first, and a vector of events/s that are then emitted.
 
-    Without a named bottleneck, these are the operators whose offered load exceeds their budget. Raise `InfeasibleError`
-    and `SolverError`.
+    Without a named bottleneck, these are the operators whose offered load exceeds their budget. budget_share: part of
+    the budget that they may use. Raise `InfeasibleError` and `SolverError`.
     """
     application, named = inputs.application, inputs.observation.bottleneck
     admitted: dict[str, Floats] = {}
@@ -166,7 +172,7 @@ def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], Floats]:
             application,
             inputs.observation.arrivals,
             operator,
-            inputs.compute_budget(offered),
+            budget_share * inputs.compute_budget(offered),
             inputs.sinks,
             inputs.parameters.perspective,
             inputs.protected,
@@ -183,6 +189,25 @@ def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], Floats]:
         if sheds or named is not None:
             bottlenecks.append(Bottleneck(overload, offered, tables))
     return bottlenecks, made
+
+
+def _limit_batches(inputs: SheddingInputs, bottlenecks: Sequence[Bottleneck]) -> dict[str, Json]:
+    """Return the rows of a batch up to which the tables apply, and the tables for `REDUCED_FOR` times as many rows.
+
+    Each batch has the same budget, so these are the tables for so many times the load. Return nothing without a limit.
+    """
+    utilisation = max((bottleneck.utilisation for bottleneck in bottlenecks if bottleneck.is_shedding), default=0.0)
+    rows, most = inputs.compute_batch_rows(utilisation), inputs.most_shed_per_second
+    if rows is None:
+        return {}
+    try:
+        reduced, _ = shed_tables(inputs, 1 / REDUCED_FOR)
+    except (InfeasibleError, SolverError):
+        return {}
+    shares: Shares = {
+        table.pattern.name: table.compute_shares() for bottleneck in reduced for table in bottleneck.tables
+    }
+    return {"rows": round(rows, 1), "reduced": shares if most is None else inputs.cut(shares, most)}
 
 
 def _apply_error_budgets(

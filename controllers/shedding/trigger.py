@@ -84,6 +84,7 @@ def _collect_rates(observation: SheddingObservation) -> dict[str, float]:
         for operator, types in observation.arrivals.items()
         for symbol, rate in types.items()
     }
+    rates["rows"] = observation.rows_per_second or 0.0
     for row in observation.patterns:
         rates[row.name] = row.correction
         for place, takes in enumerate((row.takes, *(each.takes for each in row.reduced))):

@@ -335,6 +335,8 @@ interface ControlValues {
   "criteria": Record<string, number>;
   "held_criteria": Record<string, CriterionHold>;
   "shed": Record<string, Record<string, number>>;
+  "shed_rows": number | null;
+  "shed_reduced": Record<string, Record<string, number>>;
   "shed_until_seconds": number | null;
   "shed_by": string;
   "shed_events_of": Record<string, boolean>;
@@ -372,6 +374,7 @@ interface CombinerStatus {
   "held_results": number | null;
   "in_per_second": number | null;
   "wait_seconds": number | null;
+  "rows_per_second": number | null;
 }
 
 interface OperatorStatus {

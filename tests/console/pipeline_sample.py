@@ -44,7 +44,9 @@ def sample_application():
             "last_error_at": None,
         },
         "replicas": replicas,
-        "combiner": {"waits_for": "iap2", "held_results": 2, "in_per_second": None, "wait_seconds": 0.4},
+        "combiner": {
+            "waits_for": "iap2", "held_results": 2, "in_per_second": None, "wait_seconds": 0.4, "rows_per_second": None,
+        },
         "operators": {
             "hosts": _operator(0, ["load-rises"], 0.93, 20.0, 0.4),
             "sites": _operator(1, ["outage"], 0.2, 0.4, 0.1),

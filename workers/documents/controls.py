@@ -47,6 +47,12 @@ class ControlValues(StoredDocument, frozen=True, kw_only=True):
     shed: Annotated[
         Mapping[str, Mapping[str, Share]], describe("Withheld shares, keyed by pattern, then by type.")
     ] = {}
+    shed_rows: Annotated[
+        float | None, describe("Due rows of a batch up to which `shed` applies; null: any number.")
+    ] = None
+    shed_reduced: Annotated[
+        Mapping[str, Mapping[str, Share]], describe("Withheld shares in a batch with twice as many rows, or more.")
+    ] = {}
     shed_until_seconds: Annotated[Instant | None, describe("When shedding expires; null: no expiry.")] = None
     shed_by: Annotated[str, describe("The unit of a shedding decision.")] = "event"
     shed_events_of: Annotated[Mapping[str, bool], describe("Patterns that shed single events in any case.")] = {}

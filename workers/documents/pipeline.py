@@ -157,6 +157,7 @@ class CombinerStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     wait_seconds: Annotated[
         Seconds | None, describe("Mean time from a replica's result to the batch that reads it, s.")
     ] = None
+    rows_per_second: Annotated[PerSecond | None, describe("Rows per second that were due in batches.")] = None
 
 
 class MonitoredStatus(StoredDocument, frozen=True, kw_only=True, gc=False):

@@ -1,9 +1,9 @@
 """The shipped run of the scenario `shedding`: the ladder and the table of an overloaded operator.
 
-O2 starts a batch when the previous batch has ended, with all events that have arrived and the table in force. A batch
-takes `OVERHEAD_SECONDS` and the time of its work. Batches without a pause between them are reported as one batch of up
-to `MAX_EVENTS`, with this fixed time. All events have one key. O3 and O4 take no time. A person has set the ladder to
-auto, because no other loop could help.
+O2 starts a batch when the previous batch has ended, with all events that have arrived and the table in force for so
+many rows, as the combiner does. A batch takes `OVERHEAD_SECONDS` and the time of its work. Batches without a pause
+between them are reported as one batch of up to `MAX_EVENTS`, with this fixed time. All events have one key. O3 and O4
+take no time. A person has set the ladder to auto, because no other loop could help.
 """
 
 from collections import deque
@@ -22,6 +22,7 @@ from queues.points import TOTAL
 from queues.topology import NodeSpec, QueueSpec, Topology
 from workers.documents.pipeline import KEPT_SHARES
 from workers.models import Loop
+from workers.pipeline.dispatch.result_queue import Blob, Result
 from workers.pipeline.matching.surplus import Survivors
 from workers.pipeline.patterns.shedding import ROTATION_WINDOWS, DecisionPeriod, Shedder, rank_texts
 from workers.pipeline.tiers.finished_batch import OperatorCount, PatternCount
@@ -71,8 +72,8 @@ def simulate(stream: Stream, settings: Mapping[str, Any]) -> tuple[Floats, Float
         first, last = np.searchsorted(stream.times, (second, second + 1))
         container.insert(float(last - first), plant.clock())
         while done < last and (start := max(free_at, float(stream.times[done]))) < second + 1:
-            controls = plant.get_controls(APPLICATION).freeze(began + start)
             end = int(np.searchsorted(stream.times, start, "right"))
+            controls = plant.get_controls(APPLICATION).freeze(began + start).limit_batch(end - done)
             counts = {count.operator: count for count in operator.process(done, end, controls.shedder, began)}
             free_at = start + OVERHEAD_SECONDS + counts["o2"].seconds
             left[done:end] = free_at
@@ -86,11 +87,24 @@ def simulate(stream: Stream, settings: Mapping[str, Any]) -> tuple[Floats, Float
                 application.dispatch(events, controls)
                 application.finish_replica_batch(REPLICA, events, 1e-6, 1e-6)
                 seconds = OVERHEAD_SECONDS + unreported["o2"].seconds
-                application.finish_batch(seconds, tuple(unreported.values()), controls=controls)
+                offset = _build_offset(stream.times[done - events : done], began)
+                application.finish_batch(seconds, tuple(unreported.values()), controls=controls, **offset)
                 unreported, events = {}, 0
         plant.clock.now = began + second
         twin.pass_time()
+    left[done:] = np.maximum(free_at, stream.times[done:])  # the run ends while they wait
     return left, operator.service, {name: np.asarray(times) for name, times in operator.matches.items()}
+
+
+def _build_offset(times: Floats, began: float) -> dict[str, Any]:
+    """Return the fields of the `CombinedOffset` of a batch with these events."""
+    first_us, last_us = (round((began + time) * 1e6) for time in (float(times[0]), float(times[-1])))
+    blob = Blob("rows", "source", -1, first_us, last_us, len(times), 0)
+    return {
+        "fresh": (Result(REPLICA, 0, first_us - 1, (blob,)),),
+        "watermark_us": last_us,
+        "previous_watermark_us": first_us - 1,
+    }
 
 
 class _Operator:

@@ -65,6 +65,39 @@ def test_few_events_in_a_batch_leave_less_of_the_budget():
     assert few.compute_utilisation_budget(0.12, 100.0) == pytest.approx(0.864, abs=0.001)
 
 
+@given(st.floats(0.5, 30.0), st.floats(100.0, 5_000.0), st.floats(0.0, 2.0))
+def test_no_batch_has_more_work_than_the_bound_allows_on_average(bound, rows_per_second, elsewhere):
+    seen = {**SEEN, "batch_seconds": 0.1, "elsewhere_seconds": elsewhere, "rows_per_second": rows_per_second}
+    _, decision = decide({"needs": "measured", "latency_bound_seconds": bound + elsewhere}, seen)
+    rows, work_per_row = decision.action["rows"], decision.action["utilisation"] / rows_per_second
+    assert 0.1 + rows * work_per_row == pytest.approx(bound / 1.5, rel=0.01)
+    # With twice the rows, the second table admits the same work.
+    rates, admitted = SEEN["arrivals"]["jobs"], 0.0
+    for job in JOBS:
+        kept = decision.action["reduced"][job["name"]]
+        admitted += sum(job["seconds"] * rates[name] * (1 - kept[name]) for name in job["takes"])
+    assert admitted == pytest.approx(decision.action["utilisation"] / 2, rel=0.01)
+
+
+def test_without_the_number_of_rows_or_a_bound_batches_are_not_limited():
+    for parameters, seen in (
+        ({"latency_bound_seconds": 3.0}, {"batch_seconds": 0.5}),
+        ({"latency_bound_seconds": 3.0}, {"rows_per_second": 400.0}),
+        ({"utilisation_budget": 0.5}, {"batch_seconds": 0.5, "rows_per_second": 400.0}),
+    ):
+        _, decision = decide({"needs": "measured", **parameters}, {**SEEN, **seen})
+        assert not {"rows", "reduced"} & decision.action.keys()
+
+
+def test_an_error_budget_limits_the_second_table_too():
+    objective = {"level": "shed", "name": "loss", "left": 3_600.0 * 20, "share": 0.9}
+    seen = {**SEEN, "batch_seconds": 0.1, "rows_per_second": 400.0, "budgets": [objective]}
+    _, decision = decide({"needs": "measured", "latency_bound_seconds": 3.0}, seen)
+    rates = SEEN["arrivals"]["jobs"]
+    shed = sum(rates[name] * share for types in decision.action["reduced"].values() for name, share in types.items())
+    assert decision.action["rows"] and shed <= 20.0 + 1e-6
+
+
 def test_weights_that_people_set_stand_before_those_observed():
     given = {"utilisation_budget": 0.65, "needs": "measured"}
     _, plain = decide(given, SEEN)

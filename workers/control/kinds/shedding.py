@@ -11,7 +11,7 @@ from typing import Any
 
 from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
-from controllers.shedding.inputs import PatternRow, ReducedTakes, SheddingObservation
+from controllers.shedding.inputs import PatternRow, ReducedTakes, Shares, SheddingObservation
 from controllers.shedding.ladder import LEVELS
 from controllers.shedding.law import LAW
 from workers.control.parts.applications import check_measurement, find_application, list_application_targets
@@ -67,6 +67,7 @@ def measure_target(
         },
         service_cv2=row.batch_overhead_cv2,
         batch_seconds=round(work.batch_seconds, 3),
+        rows_per_second=_round_significant(work.rows_per_second) or None,
         latency_seconds=row.latency_p95_seconds,
         elsewhere_seconds=round(work.elsewhere_seconds, 3),
         permitted=bool(shedding),
@@ -169,17 +170,23 @@ def shed(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """
     declared = {**entry.parameters["never_shed"], **entry.observation.get("protected", {})}
     protected = {name for name, is_protected in declared.items() if is_protected}
-    table = {
-        pattern: {name: share for name, share in types.items() if protected.isdisjoint((name, name.partition("[")[0]))}
-        for pattern, types in entry.action["shed"].items()
-        if any(share > 0 for share in types.values())
-    }
+    table, reduced = (_build_table(entry.action.get(name, {}), protected) for name in ("shed", "reduced"))
     unit = "key" if entry.parameters["needs"] == "measured" else "event"
     until = {"shed_until_seconds": _compute_end(entry, loop)}
     rows = entry.observation["patterns"]
-    events_of = {row["name"]: True for row in rows if row["name"] in table and not row.get("takes")}
+    events_of = {row["name"]: True for row in rows if row["name"] in {*table, *reduced} and not row.get("takes")}
     how = {"shed": table, "shed_by": unit, "shed_events_of": events_of}
-    plant.steer_pipeline(loop.target["application"], {**how, **until})
+    limit = {"shed_rows": entry.action.get("rows"), "shed_reduced": reduced}
+    plant.steer_pipeline(loop.target["application"], {**how, **limit, **until})
+
+
+def _build_table(shares: Shares, protected: set[str]) -> dict[str, dict[str, float]]:
+    """Return the rows of the patterns that shed, without protected types."""
+    return {
+        pattern: {name: share for name, share in types.items() if protected.isdisjoint((name, name.partition("[")[0]))}
+        for pattern, types in shares.items()
+        if any(share > 0 for share in types.values())
+    }
 
 
 def keep_table(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:

@@ -79,6 +79,11 @@ class OperatorLoad:
         return self._compute_offered_per_second() == 0 and not self.row.waiting_events
 
     @property
+    def rows_per_second(self) -> float:
+        """Return the rows per second that would be due in batches with sufficient capacity."""
+        return self.scale * (self.row.combiner.rows_per_second or 0.0)
+
+    @property
     def batch_seconds(self) -> float:
         """Return the time that a batch takes in addition to its events' work."""
         return float(self.row.batch_overhead_seconds or 0.0)

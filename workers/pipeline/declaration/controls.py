@@ -5,6 +5,7 @@ replayed after a crash therefore uses the controls that it was planned with.
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from common.stored_document import convert, convert_to_plain, replace_fields
 from queues import keys
 from queues.lua.script import load_script
 from workers.documents.controls import ControlValues, CriterionHold
-from workers.pipeline.patterns.shedding import UNITS, Shedder
+from workers.pipeline.patterns.shedding import UNITS, Shedder, interpolate_shares
 
 # Maximum share of the result queue that can be reserved.
 MAX_RESERVED = 0.9
@@ -62,7 +63,18 @@ class Controls(ControlValues, frozen=True, kw_only=True):
         """
         held = {name: criterion.value for name, criterion in self.list_held_criteria(now_seconds).items()}
         has_expired = self.shed_until_seconds is not None and now_seconds >= self.shed_until_seconds
-        return replace_fields(self, criteria={**self.criteria, **held}, shed={} if has_expired else self.shed)
+        expired: dict[str, object] = {"shed": {}, "shed_rows": None} if has_expired else {}
+        return replace_fields(self, criteria={**self.criteria, **held}, **expired)
+
+    def limit_batch(self, rows: float) -> "Controls":
+        """Return the controls for a batch with this many due rows: with too many, it sheds more.
+
+        The time of a batch therefore stays limited between two decisions of the shedding loop.
+        """
+        if self.shed_rows is None or rows <= self.shed_rows:
+            return self
+        excess = rows / self.shed_rows if self.shed_rows else math.inf
+        return replace_fields(self, shed=interpolate_shares(self.shed, self.shed_reduced, excess))
 
     @property
     def shedder(self) -> Shedder:
@@ -129,6 +141,8 @@ _CHECKS: dict[str, checks.Check] = {
         checks.record(value=_CRITERION, until_seconds=_UNTIL, owner=checks.accept_text(), reason=checks.accept_text())
     ),
     "shed": checks.accept_mapping(checks.accept_mapping(_SHARE)),
+    "shed_rows": checks.allow_null(checks.accept_number(0, 1e12)),
+    "shed_reduced": checks.accept_mapping(checks.accept_mapping(_SHARE)),
     "shed_until_seconds": _UNTIL,
     "shed_by": checks.accept_choice(UNITS, " or ".join(UNITS)),
     "shed_events_of": checks.accept_mapping(checks.FLAG),

@@ -24,6 +24,7 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
+from controllers.shedding.latency_bound import REDUCED_FOR
 from workers.pipeline.patterns.graph import Graph, Operator, list_named_types
 from workers.pipeline.patterns.pattern import Pattern
 
@@ -59,6 +60,22 @@ class Shedder:
     @cached_property
     def sheds(self) -> bool:
         return any(map(self.is_shedding, self.shares))
+
+
+def interpolate_shares(shares: Shares, reduced: Shares, excess: float) -> Shares:
+    """Return the shares for a batch with `excess` times the rows that `shares` is made for.
+
+    reduced: the shares for `REDUCED_FOR` times the rows, and more. The admitted work of a row falls as 1 / excess.
+    """
+    weight = (1 - 1 / min(excess, REDUCED_FOR)) / (1 - 1 / REDUCED_FOR)
+    table: dict[str, dict[str, float]] = {}
+    for pattern in sorted({*shares, *reduced}):
+        ends = shares.get(pattern, {}), reduced.get(pattern, {})
+        table[pattern] = {
+            label: round((1 - weight) * ends[0].get(label, 0.0) + weight * ends[1].get(label, 0.0), 6)
+            for label in sorted({*ends[0], *ends[1]})
+        }
+    return table
 
 
 @dataclass(frozen=True)

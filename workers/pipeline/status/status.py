@@ -298,6 +298,7 @@ class StatusBoard:
                     waits_for=newest.combined.waits_for if newest else None,
                     held_results=len(newest.combined.compute_remaining()) if newest else None,
                     in_per_second=_compute_combiner_rate(window),
+                    rows_per_second=window.compute_rate(batch.combined.due_rows for batch in window.batches),
                     wait_seconds=_compute_combiner_wait(window.batches, self._clock() - window.now),
                 ),
                 operators={

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import msgspec
 
+from common.stored_document import replace_fields
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.cursor import VersionedDocument
-from workers.pipeline.dispatch.result_queue import Result
+from workers.pipeline.dispatch.result_queue import Blob, Result
 
 START = "0-0"
 # The free space of the queue jumps by a batch when the batch is done, so it can't be kept closer to its
@@ -80,6 +81,18 @@ class CombinedOffset(VersionedDocument, frozen=True):
         """Return the maximum number of rows that this batch reads."""
         return sum(blob.rows for result in self.read for blob in result.blobs if self.wants(blob.first_us))
 
+    @property
+    def due_rows(self) -> float:
+        """Return about how many rows this batch processes: those of each blob are spread evenly over its time."""
+        return sum(blob.rows * self._compute_due_share(blob) for result in self.read for blob in result.blobs)
+
+    def _compute_due_share(self, blob: Blob) -> float:
+        if self.watermark_us is None:
+            return 0.0
+        begin = blob.first_us if self.previous_watermark_us is None else self.previous_watermark_us + 1
+        due_us = min(blob.last_us, self.watermark_us) + 1 - max(blob.first_us, begin)
+        return max(0, due_us) / max(1, blob.last_us + 1 - blob.first_us)
+
     def wants(self, first_us: int) -> bool:
         """Return whether rows from this event time on may be due in this batch."""
         return self.watermark_us is not None and first_us <= self.watermark_us
@@ -122,7 +135,7 @@ def combine_arrived_results(
         watermark_us = max(start.watermark_us, watermark_us or start.watermark_us)
     if not fresh and watermark_us == start.watermark_us:
         return start
-    return CombinedOffset(
+    end = CombinedOffset(
         taken=fresh[-1].entry_id if fresh else start.taken,
         left_over=start.compute_remaining(),
         fresh=tuple(fresh),
@@ -131,3 +144,4 @@ def combine_arrived_results(
         controls=controls,
         waits_for=settled.replica,
     )
+    return replace_fields(end, controls=controls.limit_batch(end.due_rows))

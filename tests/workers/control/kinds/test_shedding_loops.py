@@ -357,6 +357,23 @@ def test_a_table_that_could_not_be_put_in_force_is_tried_again(plant, monkeypatc
     assert plant.tick("shedding").applied and plant.shed() != {}
 
 
+def test_batches_are_limited_by_the_rows_that_are_due_per_second_and_no_more_once_nothing_is_shed(plant, control):
+    plant.row["combiner"]["rows_per_second"] = 30.0
+    plant.row["batch_overhead_seconds"] = 0.5
+    shedding_now(plant)
+    controls = Controls.read(control.get(keys.PIPELINE_CONTROLS.build("performance")), Controls())
+    assert controls.shed_reduced["load-rises"]["cpu"] > controls.shed["load-rises"]["cpu"] + 0.2
+    dropped = [controls.limit_batch(controls.shed_rows * times).shed["load-rises"]["cpu"] for times in (1, 1.5, 2)]
+    assert dropped == sorted(dropped) and dropped[0] < dropped[2]
+    assert dropped[2] == pytest.approx(controls.shed_reduced["load-rises"]["cpu"], abs=1e-6)
+    plant.load(0.5)
+    for _ in range(5):
+        plant.tick("ladder")
+    plant.tick("shedding")
+    controls = Controls.read(control.get(keys.PIPELINE_CONTROLS.build("performance")), Controls())
+    assert controls.shed_rows is None and not controls.shed_reduced
+
+
 def test_a_table_stands_as_long_as_its_loop_checks_and_lapses_where_nobody_does(plant):
     shedding_now(plant)
     for _ in range(3):

@@ -24,6 +24,7 @@ from workers.pipeline.patterns.shedding import (
     UNITS,
     ShedDecisions,
     Shedder,
+    interpolate_shares,
     limit_types,
     rank_texts,
 )
@@ -70,6 +71,20 @@ def worked(control, events: list[tuple], shedder: Shedder, cuts: list[int]) -> T
     tier.work(most=1)  # killed in the middle, and worked again
     tier.work()
     return tier
+
+
+TABLES = st.dictionaries(st.sampled_from(["ab", "ba"]), st.dictionaries(st.sampled_from("AB"), st.floats(0, 1)))
+
+
+@given(TABLES, TABLES, st.floats(1.0, 100.0))
+def test_shares_lie_between_those_of_both_tables_and_reach_the_second_one_at_twice_the_rows(one, two, excess):
+    table = interpolate_shares(one, two, excess)
+    for pattern, types in table.items():
+        for label, share in types.items():
+            ends = [ends.get(pattern, {}).get(label, 0.0) for ends in (one, two)]
+            assert min(ends) - 1e-6 <= share <= max(ends) + 1e-6
+            if excess >= 2:
+                assert share == pytest.approx(ends[1], abs=1e-6)
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])

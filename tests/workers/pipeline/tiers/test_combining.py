@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,6 +53,26 @@ def test_a_batch_takes_a_small_share_of_the_result_queue_and_one_result_at_least
     for result_bytes, taken in ((32 * 250, 2), (32 * 10, 1), (2**20, 5)):
         end = combine_arrived_results(CombinedOffset(), results, Barrier(9), Controls(result_bytes=result_bytes), 1_000)
         assert len(end.fresh) == taken
+
+
+def test_a_batch_with_too_many_due_rows_sheds_more_and_does_so_again_when_it_is_repeated():
+    few, many = {"pair": {"A": 0.2}}, {"pair": {"A": 0.6}}
+    controls = Controls(shed=few, shed_reduced=many, shed_rows=100.0)
+    for rows, dropped in ((100, 0.2), (150, 0.2 + 0.4 * 2 / 3), (200, 0.6), (900, 0.6)):
+        end = combine_arrived_results(CombinedOffset(), [result(1, 0, 9, rows=rows)], Barrier(9), controls, 1_000)
+        assert end.controls.shed["pair"]["A"] == pytest.approx(dropped, abs=1e-6)
+        assert CombinedOffset.from_document(json.loads(json.dumps(end.to_document()))) == end
+
+
+def test_a_table_that_has_expired_limits_no_batch():
+    controls = Controls(shed={}, shed_reduced={"pair": {"A": 0.6}}, shed_rows=1.0, shed_until_seconds=50.0)
+    assert controls.freeze(49.0).limit_batch(10).shed and not controls.freeze(50.0).limit_batch(10).shed
+
+
+def test_of_a_result_that_is_held_only_the_due_part_counts():
+    first = combine_arrived_results(CombinedOffset(), [result(1, 0, 99, rows=100)], Barrier(39), Controls(), 1_000)
+    second = combine_arrived_results(first, [], Barrier(99), Controls(), 1_000)
+    assert (first.due_rows, second.due_rows) == (40, 60)
 
 
 RESULTS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20), st.integers(0, 30)), max_size=8)
