@@ -216,7 +216,7 @@ CAPABILITIES_FORM = "a name of lowercase letters, digits, -, _, or ., such as gp
 
 
 def check_capabilities(names: object, field: str, error: type[BadInput] = BadInput) -> tuple[str, ...]:
-    """Return names of capabilities without duplicates. Raises the error that names the first wrong one."""
+    """Return names of capabilities without duplicates. Raises the error that names the first invalid one."""
     if not isinstance(names, list | tuple):
         raise error(field, f'must be a list of names such as ["gpu"], not {shorten_for_message(names)}.')
     check = accept_matching_text(CAPABILITY, CAPABILITIES_FORM)

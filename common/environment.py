@@ -338,8 +338,8 @@ PIPELINE_PATIENCE_SECONDS = Seconds(
 )
 PIPELINE_REPLICA_PROCESSES = WholeNumber(
     "WEIR_PIPELINE_REPLICA_PROCESSES",
-    "number of replicas of each application, from iap1 on, that run in a process of their own. Each process has one"
-    " core and takes about 700 MB. The other replicas share the process `pipeline`.",
+    "number of replicas of each application, starting with iap1, that run in a process of their own. Each process has"
+    " one core and takes about 700 MB. The other replicas share the process `pipeline`.",
     "0",
 )
 PIPELINE_STUCK_SECONDS = Seconds(

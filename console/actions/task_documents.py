@@ -42,7 +42,7 @@ class RunProgress(TypedDict):
     chunks: NotRequired[Annotated[int, describe("Number of finished chunks.")]]
     working: NotRequired[Annotated[list[str], describe("The active chunks.")]]
     skipped: NotRequired[list[SkippedFile]]
-    obstacle: NotRequired[Annotated[str, describe("Why no host may run its workers; empty: a host may.")]]
+    obstacle: NotRequired[Annotated[str, describe("Why no host can run its workers; empty: a host can.")]]
 
 
 @dataclass(frozen=True, kw_only=True)

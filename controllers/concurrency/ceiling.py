@@ -3,8 +3,8 @@
 Past its ceiling, a pool completes almost nothing, and the events in progress take long to finish. The law therefore
 tests a size past the ceiling only once, until the ceiling expires. It halves the distance to the greatest size that
 works, down to one step. The ceiling expires after `VALID_SECONDS`, and with a change of the mix of work or of the
-throughput, because other events use other memory. The events that a collapse leaves in progress delay the next
-measurement, which therefore starts when they have left (Little's law).
+throughput, because other events need a different amount of memory. The events that a collapse leaves in progress delay
+the next measurement, which therefore starts when they have left (Little's law).
 """
 
 from typing import Annotated
@@ -41,15 +41,15 @@ class Ceiling(msgspec.Struct, frozen=True):
     def is_draining(self) -> bool:
         return self.age_seconds < self.drain_seconds
 
-    def grow_old(self, seconds: float) -> "Ceiling | None":
+    def add_age(self, seconds: float) -> "Ceiling | None":
         aged = replace(self, age_seconds=self.age_seconds + seconds)
         return aged if aged.age_seconds < VALID_SECONDS else None
 
     def limit_threads(self, step: float) -> int:
-        """Return the maximum size to test: half way to the ceiling, or the size that works within one step of it."""
+        """Return the maximum size to test: halfway to the ceiling, or the size that works within one step of it."""
         return self.good if self.bad <= self.good * (1 + step) + 1 else (self.good + self.bad) // 2
 
-    def note_size(self, threads: int) -> "Ceiling":
+    def record_size(self, threads: int) -> "Ceiling":
         """Return the ceiling after a size that did not collapse."""
         return replace(self, good=threads) if self.good < threads < self.bad else self
 

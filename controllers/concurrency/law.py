@@ -206,7 +206,7 @@ class _Look:
             walk = Cycle(phase="base", threads=search.threads, steps=search.steps)
             memory = replace(memory, exploration=walk, sample=ThroughputSample())
         # Threads of an earlier time started what a pool without threads finishes: it measures nothing.
-        ceiling = memory.ceiling and memory.ceiling.grow_old(self._elapsed_seconds)
+        ceiling = memory.ceiling and memory.ceiling.add_age(self._elapsed_seconds)
         is_draining = ceiling is not None and ceiling.is_draining
         finished = seen.interdeparture_seconds if threads and not is_draining else ()
         sample = memory.sample.add_samples(finished, self._elapsed_seconds)
@@ -257,7 +257,7 @@ class _Look:
         if seconds < PAUSE_SECONDS or events <= 0 or memory.followed or (memory.ceiling and memory.ceiling.is_draining):
             return None
         most = ThroughputMoments(memory.threads, seconds / events, 0.0, max(1, memory.sample.count))
-        known = _find_fewer(memory)
+        known = _find_best_smaller_size(memory)
         return most if known and has_collapsed(most, known.per_second) else None
 
     def _find_ceiling(self, memory: Memory, now: ThroughputMoments) -> Ceiling | None:
@@ -265,11 +265,11 @@ class _Look:
 
         Where other pools use the same service, a collapse may be the result of their growth.
         """
-        ceiling, origin, known = memory.ceiling, memory.origin, _find_fewer(memory)
+        ceiling, origin, known = memory.ceiling, memory.origin, _find_best_smaller_size(memory)
         if self.parameters.method != "explorer" or self._may_share_bottleneck:
             return ceiling
         if known is None or not has_collapsed(now, known.per_second):
-            return ceiling and ceiling.note_size(now.threads)
+            return ceiling and ceiling.record_size(now.threads)
         usual = origin.threads if origin else 0
         return Ceiling.learn(max(known.threads, usual), now) if now.threads > usual else ceiling
 
@@ -572,7 +572,7 @@ def _set(threads: int, cause: str, *, before: int | None = None, remarks: Sequen
     return format_reason(action, cause, remarks=remarks)
 
 
-def _find_fewer(memory: Memory) -> Origin | None:
+def _find_best_smaller_size(memory: Memory) -> Origin | None:
     """Return the greatest known throughput of fewer threads than are tested."""
     rest = memory.exploration
     if memory.trial.threads:

@@ -53,7 +53,7 @@ class ObservedQueue(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     measured_rate: Annotated[
         float | None,
-        value("events/s", "The rate, computed with measured capacities; null: no node has one.", 0.0, 1e15),
+        value("events/s", "The rate, computed with measured capacities; null: none is measured.", 0.0, 1e15),
     ] = None
     expected: Annotated[
         float | None, value("events/s", "Events inserted per second at `forecast_at`; null: not forecast.", 0.0, 1e15)
@@ -162,7 +162,9 @@ class Allocation:
 CapacitySource = Annotated[
     Literal["measured", "declared"],
     value(
-        "choice", "measured: the lower of the declared and the measured capacity, declared while it is not measured."
+        "choice",
+        "Capacity to use. measured: the measured capacity, if it is known and lower than the declared capacity; "
+        "declared: always the declared capacity.",
     ),
 ]
 

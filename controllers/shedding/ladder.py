@@ -8,10 +8,10 @@ when those below are exhausted: saturated (its loop is at its limit, or has noth
 for `settling_decisions`, and the unmet share of the demand fell by less than `effective_share` of what it was). A level
 that is exhausted from the start is skipped at once. A loop in advise is not exhausted while its `advice` would help:
 the ladder names the advice and waits for its approval, for at most `advice_seconds` at each level. Before shedding, a
-level gets no trial or wait that would last until the latency bound is exceeded (`latency_slack_seconds`). Throttling
-does not change the demand, so it is judged by the arrivals: it is effective while no more than `LEFT_BY_THROTTLING` of
-the unmet demand arrives, and ineffective if more has arrived for `settling_decisions`. A queue may cap its ladder:
-`cap` names the highest level it may reach.
+level is skipped if its trial or wait would last until the latency exceeds its bound (`latency_slack_seconds`).
+Throttling does not change the demand, so it is judged by the arrivals: it is effective while no more than
+`LEFT_BY_THROTTLING` of the unmet demand arrives, and ineffective if more has arrived for `settling_decisions`. A queue
+may cap its ladder: `cap` names the highest level it may reach.
 
 Throttling and shedding need unmet demand, for `unmet_decisions` in a row. A backlog alone, however long, enables only
 the levels that cost resources. As soon as the demand is met, shedding ends, and throttling ends with the next decision.
@@ -143,8 +143,8 @@ class LadderObservation(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether the latency exceeds its bound in this time if nothing changes."""
         if self.latency_slack_seconds is None:
             return False
-        came = self.demand_per_second if self.came_per_second is None else self.came_per_second
-        growth = self.compute_share_over_capacity(came)
+        arrivals_per_second = self.demand_per_second if self.came_per_second is None else self.came_per_second
+        growth = self.compute_share_over_capacity(arrivals_per_second)
         return growth > 0 and self.latency_slack_seconds < growth * seconds
 
     def list_offered(self, cap: int) -> list[int]:
@@ -293,7 +293,7 @@ def _explain_exhaustion(
 def _compute_trial_seconds(
     parameters: LadderParameters, state: LadderState, observation: LadderObservation, rung: int
 ) -> float:
-    """Return the time until shedding acts if a level is first tried to the end; advice is waited for one by one."""
+    """Return the time until shedding acts if the level is tried first. A wait for advice can end at each decision."""
     decisions = parameters.settling_decisions - (state.decisions if rung == state.rung else 0)
     if LEVELS[rung - 1] in observation.advice:
         decisions = 1

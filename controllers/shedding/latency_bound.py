@@ -31,8 +31,8 @@ This does not apply if batches with too many rows are limited, so that none has 
 
     bound / 1.5 - h
 
-because an event waits for half a batch and for its own on average, however long the queue is at the moment. Without
-this limit, about half of all short periods exceed a bound that the mean keeps.
+because, on average, an event waits for half a batch and then for its own batch, however long the queue is at the
+moment. Without this limit, about half of all short periods exceed a bound that the mean keeps.
 
 The time outside the operator (waiting for late events, earlier stages) is added to either.
 """
@@ -42,8 +42,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 HIGHEST = 1 - 1e-12
-MEAN_BATCHES = 1.5  # that an event takes, if all are equally long
-REDUCED_FOR = 2.0  # a second table is for batches with so many times the rows that the first one is made for
+MEAN_BATCHES = 1.5  # mean time of an event in batches, if all batches take equally long
+REDUCED_FACTOR = 2.0  # the second table is for batches with this many times the rows of the first table
 COVERED_CV2 = 1.0  # of a batch's fixed cost; up to this value, two batches are the longer time at any utilization
 
 

@@ -29,7 +29,7 @@ from controllers.framework.law import Law, Values
 from controllers.framework.reason import format_no_action, format_number, format_percent, format_reason
 from controllers.patterns.application import Floats
 from controllers.shedding.inputs import ALL_SINKS, Shares, SheddingInputs, SheddingObservation, SheddingParameters
-from controllers.shedding.latency_bound import REDUCED_FOR
+from controllers.shedding.latency_bound import REDUCED_FACTOR
 from controllers.shedding.problem import Overload, Table
 from controllers.shedding.program import SolverError, solve
 from controllers.shedding.trigger import ENDLESS, SheddingState, build_next_state, find_trigger, work_shed
@@ -192,16 +192,16 @@ def shed_tables(inputs: SheddingInputs, budget_share: float = 1.0) -> tuple[list
 
 
 def _limit_batches(inputs: SheddingInputs, bottlenecks: Sequence[Bottleneck]) -> dict[str, Json]:
-    """Return the rows of a batch up to which the tables apply, and the tables for `REDUCED_FOR` times as many rows.
+    """Return the rows of a batch up to which the tables apply, and the tables for `REDUCED_FACTOR` times as many rows.
 
-    Each batch has the same budget, so these are the tables for so many times the load. Return nothing without a limit.
+    Each batch has the same budget, so these are the tables for so many times the load. Return {} without a limit.
     """
     utilisation = max((bottleneck.utilisation for bottleneck in bottlenecks if bottleneck.is_shedding), default=0.0)
     rows, most = inputs.compute_batch_rows(utilisation), inputs.most_shed_per_second
     if rows is None:
         return {}
     try:
-        reduced, _ = shed_tables(inputs, 1 / REDUCED_FOR)
+        reduced, _ = shed_tables(inputs, 1 / REDUCED_FACTOR)
     except (InfeasibleError, SolverError):
         return {}
     shares: Shares = {

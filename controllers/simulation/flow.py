@@ -152,7 +152,7 @@ def build_course(settings: Mapping[str, Any], seed: int, trace: Floats | None, r
 
 
 def simulate(
-    who: ShippedFlow | SparksLaw | None, of: Disturbances, delay: int
+    who: ShippedFlow | SparksLaw | None, course: Disturbances, delay: int
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the free space (kB), and the events admitted, served, and dropped, sample by sample.
 
@@ -165,21 +165,21 @@ def simulate(
     late = SERVED_PER_SAMPLE + (1 - A) * (CAPACITY_KB - FIRST_REFERENCE_KB) / KB_PER_EVENT
     served, busy_seconds, applied = SERVED_PER_SAMPLE, SAMPLE_SECONDS, late
     for k in range(SAMPLES):
-        source += of.offered[k]
-        size, available = KB_PER_EVENT * of.gain[k], 0.0 if of.starved[k] else source
+        source += course.offered[k]
+        size, available = KB_PER_EVENT * course.gain[k], 0.0 if course.starved[k] else source
         free[k], wanted = CAPACITY_KB - held, math.inf
         if isinstance(who, ShippedFlow):
-            wanted = who.admit(CAPACITY_KB - held, of.setpoint_kb[k], applied)
+            wanted = who.admit(CAPACITY_KB - held, course.setpoint_kb[k], applied)
         elif who is not None:
             wanted = who.admit(served, busy_seconds, held / size)
         applied = min(max(0.0, wanted), available)
         source -= applied
         arriving, late = (late, applied) if delay else (applied, late)
-        contents = A * held + size * (arriving - of.capable[k])
-        served = max(0.0, of.capable[k] - max(0.0, -contents) / size)
+        contents = A * held + size * (arriving - course.capable[k])
+        served = max(0.0, course.capable[k] - max(0.0, -contents) / size)
         all_dropped[k] = max(0.0, contents - CAPACITY_KB) / size
         held = min(max(contents, 0.0), CAPACITY_KB)
-        busy_seconds = SAMPLE_SECONDS * served / of.capable[k] if of.capable[k] else 0.0
+        busy_seconds = SAMPLE_SECONDS * served / course.capable[k] if course.capable[k] else 0.0
         admitted[k], all_served[k] = applied, served
     return free, admitted, all_served, all_dropped
 
@@ -201,20 +201,25 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     return ScenarioOutcome({**outcomes[0].metrics, **together}, outcomes[0].series, SAMPLE_SECONDS)
 
 
-def _run_replica(law: str, settings: Mapping[str, Any], of: Disturbances) -> ScenarioOutcome:
+def _run_replica(law: str, settings: Mapping[str, Any], course: Disturbances) -> ScenarioOutcome:
     delay = int(settings["delay"])
     who: ShippedFlow | SparksLaw | None = SparksLaw() if law == "spark-pid" else None
     if law in ("pi", "i-p", "adaptive"):
         known = delay if settings["designed_delay"] < 0 else int(settings["designed_delay"])
         who = ShippedFlow("i-p", "adaptive", known) if law == "adaptive" else ShippedFlow(law, "fixed", known)
-    return summarize(settings, of, *simulate(who, of, delay))
+    return summarize(settings, course, *simulate(who, course, delay))
 
 
 def summarize(
-    settings: Mapping[str, Any], of: Disturbances, free_kb: Floats, admitted: Floats, served: Floats, dropped: Floats
+    settings: Mapping[str, Any],
+    course: Disturbances,
+    free_kb: Floats,
+    admitted: Floats,
+    served: Floats,
+    dropped: Floats,
 ) -> ScenarioOutcome:
     """Return the metrics and series of a run, from the values of each sample."""
-    free_mb, reference_mb = free_kb / 1000, of.setpoint_kb / 1000
+    free_mb, reference_mb = free_kb / 1000, course.setpoint_kb / 1000
     # The samples until the free space stays near its reference, and how far it fell below the new setpoint.
     begin, end = (HOG_FROM, HOG_UNTIL) if settings["hog"] > 0 else (STEP_AT, GAIN_AT)
     apart = np.abs(free_mb - reference_mb)[begin:end] > SETTLED_WITHIN * REFERENCE_KB / 1000
@@ -227,7 +232,7 @@ def summarize(
         "minimum_free_mb": round(float(free_mb.min()), 2),
         "drops": round(float(dropped.sum()), 3),
         "rms": round(math.sqrt(float(((free_mb - reference_mb)[GAIN_AT:] ** 2).mean())), 3),
-        "served_share": round(float(served.sum() / of.capable.sum()), 4),
+        "served_share": round(float(served.sum() / course.capable.sum()), 4),
     }
     series = {
         "free_mb": free_mb,

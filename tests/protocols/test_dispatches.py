@@ -242,7 +242,7 @@ class Pipeline(RuleBasedStateMachine):
 
     @rule(replica=REPLICA)
     def the_process_of_a_replica_is_started_again(self, replica: str) -> None:
-        """It has no checkpoint, so its next batch may end elsewhere; the one before may still be at its own."""
+        """It has no checkpoint, so its next batch may end at another dispatch. The previous process may still run."""
         self.planned[replica] = [{"from": 0, "tick": 0}]
 
     @rule(node=st.sampled_from(("n1", "n2", "n3")), replica=REPLICA)

@@ -102,7 +102,7 @@ def manage_run(
 ) -> Run:
     """Advance one run: start it, close it, or count its workers and request more.
 
-    Without `hosts`, any host of the role may run them: a person runs the task here.
+    Without `hosts`, any host of the role may run the workers: a person runs the task here.
     """
     if run.state == Run.State.QUEUED:
         began = {"state": Run.State.RUNNING, "started_at": run.started_at or now}

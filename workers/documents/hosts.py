@@ -41,7 +41,7 @@ class WorkerHost(StoredDocument, frozen=True, kw_only=True):
     started_with: Annotated[int | None, describe("Number of slots at its start.")] = None
     trouble: Annotated[str | None, describe("Why the pool differs from its setting; empty: it does not.")] = None
     done: PoolWork | None = None
-    capabilities: Annotated[list[str], describe("Its capabilities, and nodes that it is near.")] = []
+    capabilities: Annotated[list[str], describe("Its capabilities, including the nodes that it is near.")] = []
     ahead_seconds: Annotated[Seconds | None, describe("Clock offset from the control server, s; positive: ahead.")] = (
         None
     )
@@ -78,7 +78,7 @@ def list_missing_capabilities(hosts: Collection[WorkerHost], role: str, requirem
 
 
 def explain_missing_capabilities(missing: Collection[str], role: str) -> str:
-    """Return that no host has these capabilities, as the end of a sentence."""
+    """Return a clause that says that no host has these capabilities."""
     return f"no worker host of role {role} has {' and '.join(missing)}"
 
 

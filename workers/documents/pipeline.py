@@ -111,7 +111,7 @@ class ReplicaStatus(StoredDocument, frozen=True, kw_only=True):
     kept_per_second: PerSecond = 0.0
     utilisation: Share = 0.0
     batch_seconds: Seconds | None = None
-    response_seconds: Annotated[Seconds | None, describe("By Little's law, s; null: no response recently.")] = None
+    response_seconds: Annotated[Seconds | None, describe("Response time by Little's law, s; null: unknown.")] = None
     response_error_seconds: Annotated[
         Seconds | None, describe("Standard error of the mean of finished responses, s; null: fewer than two responses.")
     ] = None

@@ -16,8 +16,8 @@ from workers.documents.plants import LoadForecast
 from workers.documents.snapshot import Snapshot
 from workers.history.forecasts import QUEUE
 
-# Minutes vary around the forecast, and the limits have to be kept in 97.7 % of them. The margin is limited, because an
-# uncertain forecast must not take many nodes into use.
+# Rates per minute vary around the forecast, and the limits have to be kept in 97.7 % of the minutes. The margin is
+# limited, because an uncertain forecast must not take many nodes into use.
 DEVIATIONS, MAX_MARGIN = 2.0, 0.1
 MIN_DAYS, MAX_AGE_SECONDS, MAX_DEVIATION = 1.0, 300.0, 0.3
 # Below this rate, and below this share of the forecast, the cost of an event is not measurable.
@@ -48,8 +48,8 @@ def find_peak(
 
     rates: the current load of each queue, arrivals: its current events/s. The load of an event stays the same, so a
     queue's load is rate * forecast / arrivals, and never below the current one. If more events arrive than were
-    forecast for now, for example because a ramp is early, the difference is added to the forecast; otherwise, the
-    margin for the noise of minutes is.
+    forecast for now, for example because a ramp is early, the difference is added to the forecast. If the margin for
+    noise is greater than this difference, the margin is added instead.
     """
     paths, reasons = dict[str, Floats](), list[str]()
     times: Floats = np.zeros(0)

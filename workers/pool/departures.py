@@ -67,7 +67,7 @@ WARM_UP_SECONDS = 1.0
 # Time constants of the learned service times and of the mix of work.
 LEARNING_SECONDS, MIX_SECONDS = 1_800.0, 5.0
 MIN_LEARNED_SECONDS = 1e-3
-NOTE_WEIGHT = 0.02  # of the newest in the mean number of events per note, and of notes per report
+NOTE_WEIGHT = 0.02  # of the newest value in the means of events per note and of notes per report
 MAX_SHOWN_WORK = 8
 DONE, ENDED, BEGAN = range(3)  # in the order in which a slot's notes of one instant happened
 
@@ -88,7 +88,7 @@ class WorkerNote:
 
 @dataclass(frozen=True, slots=True)
 class OpenGroup:
-    """The completions since the last sample: the time, and the most events, as if every slot reported now."""
+    """The completions since the last sample: the time, and the maximum number of events, if every slot reported now."""
 
     seconds: float = 0.0
     events: float = 0.0

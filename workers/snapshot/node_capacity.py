@@ -51,11 +51,17 @@ class CapacityWatch:
         rows = dict[Pair, Work]()
         for queue, status in snapshot.queues.items():
             for node, row in status.containers.items():
-                share, come, gone = row.server_time_share, row.in_per_second, row.out_per_second
-                if share is None or come is None or gone is None or node not in used or snapshot.nodes[node].stale:
+                share, inserted, removed = row.server_time_share, row.in_per_second, row.out_per_second
+                if (
+                    share is None
+                    or inserted is None
+                    or removed is None
+                    or node not in used
+                    or snapshot.nodes[node].stale
+                ):
                     continue
                 used[node] += share
-                rows[queue, node] = share, (come + gone) / 2
+                rows[queue, node] = share, (inserted + removed) / 2
         for pair, (share, events) in rows.items():
             if used[pair[1]] >= BUSY_SHARE:
                 before = self._work.get(pair, (0.0, 0.0))
@@ -111,5 +117,5 @@ def describe_difference(measured: float, declared: float) -> str | None:
         return None
     share = f"{100 * abs(measured - declared) / declared:,.0f} %"
     if measured < declared:
-        return f"The measured capacity is {share} below the declared capacity. Loops use the measured one."
+        return f"The measured capacity is {share} below the declared capacity. By default, loops use the measured one."
     return f"The measured capacity is {share} above the declared capacity. Loops and node states use the declared one."

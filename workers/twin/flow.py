@@ -40,14 +40,14 @@ def run(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Scenari
         raise BadInput("--set delay", "must be the default with --shipped; the loop has the delay of a plant")
     if settings["replicas"] > 1:
         raise BadInput("--set replicas", "must be 1 with --shipped; the replicas of a plant share one result queue")
-    of = flow.build_course(settings, seed, trace)
-    return flow.summarize(settings, of, *simulate(of))
+    course = flow.build_course(settings, seed, trace)
+    return flow.summarize(settings, course, *simulate(course))
 
 
-def simulate(of: Disturbances) -> tuple[Floats, Floats, Floats, Floats]:
+def simulate(course: Disturbances) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the free space (kB), and the events admitted, served, and dropped, sample by sample."""
     plant = build_plant(replicas=1)
-    twin = Twin(plant, [LAW.name], parameters={LAW.name: {"setpoint": float(of.setpoint_kb[0]) * BYTES_PER_KB}})
+    twin = Twin(plant, [LAW.name], parameters={LAW.name: {"setpoint": float(course.setpoint_kb[0]) * BYTES_PER_KB}})
     [loop], tiers = twin.loops.values(), _SimulatedTiers(plant)
     calm = flow.build_course({"ramp": 0, "hog": 0.0, "noise": 0.0, "gain_factor": 1.0, "starvation": 0}, 0, None)
     for _ in range(WARM_UP_SECONDS):
@@ -56,10 +56,10 @@ def simulate(of: Disturbances) -> tuple[Floats, Floats, Floats, Floats]:
     tiers.remove_waiting()
     counts, free = np.zeros((3, SAMPLES)), np.zeros(SAMPLES)
     for sample in range(SAMPLES):
-        loop.parameters = {**loop.parameters, "setpoint": float(of.setpoint_kb[sample]) * BYTES_PER_KB}
+        loop.parameters = {**loop.parameters, "setpoint": float(course.setpoint_kb[sample]) * BYTES_PER_KB}
         free[sample] = CAPACITY_KB - tiers.used_bytes / BYTES_PER_KB
         for _ in range(round(SAMPLE_SECONDS)):
-            counts[:, sample] += tiers.process_second(of, sample)
+            counts[:, sample] += tiers.process_second(course, sample)
             twin.pass_time()
     return free, *(counts / BLOCK_EVENTS)
 
@@ -79,16 +79,16 @@ class _SimulatedTiers:
         """Remove the events that were not admitted."""
         self._container.remove(self._container.waiting_events)
 
-    def process_second(self, of: Disturbances, sample: int) -> tuple[int, float, float]:
+    def process_second(self, course: Disturbances, sample: int) -> tuple[int, float, float]:
         """Process one second of a sample, and return the events that were admitted, served, and dropped."""
         began, share = self._plant.clock(), BLOCK_EVENTS / SAMPLE_SECONDS / STEPS
-        offered, capable = float(of.offered[sample]) * share, float(of.capable[sample]) * share
-        event_bytes = EVENT_BYTES * float(of.gain[sample])
+        offered, capable = float(course.offered[sample]) * share, float(course.capable[sample]) * share
+        event_bytes = EVENT_BYTES * float(course.gain[sample])
         admitted, served, dropped, passed = 0, 0.0, 0.0, 0
         for step in range(STEPS):
             now = began + step / STEPS
             self._container.insert(offered, now)
-            available = 0 if of.starved[sample] else int(self._container.waiting_events)
+            available = 0 if course.starved[sample] else int(self._container.waiting_events)
             events = self._admit(available, now)
             admitted += events
             self._passing.append(events)

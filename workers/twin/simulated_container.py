@@ -55,7 +55,7 @@ class SimulatedContainer:
         target.insert(sent, at)
         target.received_events += sent
 
-    def share_server_time(self, seconds: float, per_second: float) -> None:
+    def update_server_time_share(self, seconds: float, per_second: float) -> None:
         """Set its share of the time of a server that handles this many events/s."""
         self.server_time_share = (self.inserted_events - self._shared_events) / seconds / per_second
         self._shared_events = self.inserted_events

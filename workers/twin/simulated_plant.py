@@ -169,7 +169,7 @@ class SimulatedPlant:
         if node.real_per_second is not None:
             node.cpu = events * spec.capacity.events_per_second / node.real_per_second
             for row in held.values():
-                row.share_server_time(seconds, node.real_per_second)
+                row.update_server_time_share(seconds, node.real_per_second)
         parts, node.inserted_events = UtilizationByPart(node.cpu, node.memory, round(events, 6)), inserted
         raw = max(parts.cpu, parts.memory, parts.events)
         thresholds = StateThresholds(spec.busy, spec.toobusy)

@@ -80,7 +80,9 @@ def _check_requirements(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     if not fields.get("requirements"):
         return dict(fields)
     if kind != Queue.Kind.JOBS:
-        raise BadInput("requirements", "are for jobs queues; the pipeline reads this queue. Leave the field empty.")
+        raise BadInput(
+            "requirements", "apply only to jobs queues, but the pipeline reads this queue. Leave the field empty."
+        )
     return {**fields, "requirements": list(check_capabilities(fields["requirements"], "requirements"))}
 
 

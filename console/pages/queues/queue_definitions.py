@@ -82,9 +82,10 @@ def _format_value(value: object) -> str:
 
 
 def read_fields(posted: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields as typed; an empty field keeps its value, except requirements, which it removes.
+    """Return the fields as typed.
 
-    Raises `BadInput` that names the field.
+    An empty field keeps its value, but an empty `requirements` field removes all requirements. Raises `BadInput`
+    that names the field.
     """
     given: dict[str, Any] = {}
     for name in FIELDS:

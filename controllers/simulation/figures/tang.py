@@ -170,8 +170,8 @@ FIGURES = (
         "The throughput of each server oscillates around half of the capacity, with about 8 threads each.",
         ("share", "threads_later", "utilisation"),
         {"share": 0.5, "threads_later": 8.0},
-        "The paper adds no delay and does not state its network's. Without any, two threads each saturate the web "
-        "machine; 8 threads need about 5 ms.",
+        "The paper adds no delay and does not state the delay of its network. Without a delay, two threads per server "
+        "saturate the web machine. With about 5 ms, 8 threads do.",
         servers=2,
         delay_ms=5,
         together=0,

@@ -233,8 +233,8 @@ def test_a_probe_with_too_few_samples_is_undone_after_its_time_and_says_so_befor
     assert "only 3 samples after 60 s" in decision.reason
 
 
-def past_a_cliff(parameters, sizes, **more):
-    """The state of a search whose last size completes almost nothing, and the decision on it."""
+def collapse_last_size(parameters, sizes, **more):
+    """Return the state of a search whose last size completes almost nothing, and the decision on it."""
     state = start_state(LAW, parameters)
     for threads in sizes[:-1]:
         state, _ = look(parameters, state, threads, [1 / (10 * threads)] * 60, seconds=5.0)
@@ -244,9 +244,9 @@ def past_a_cliff(parameters, sizes, **more):
 
 def test_a_probe_that_completes_almost_nothing_ends_at_once_and_half_the_way_to_it_is_tested_next():
     parameters = read(method="explorer", start=16)
-    state, decision = past_a_cliff(parameters, (16, 32, 64))
+    state, decision = collapse_last_size(parameters, (16, 32, 64))
     assert decision.action["threads"] == 48 and state["ceiling"]["bad"] == 64
-    # What the collapse left in progress delays the first completions, which therefore don't count.
+    # Events that the collapse left in progress delay the first completions, which therefore don't count.
     draining = state["ceiling"]["drain_seconds"]
     assert draining == pytest.approx(64 * 2 / 69)
     state, decision = look(parameters, state, 48, [1.0] * 60, seconds=draining - 0.1)
@@ -266,7 +266,7 @@ def test_a_short_pause_does_not_end_a_probe():
 
 def test_no_size_past_the_ceiling_is_tested_until_it_expires():
     parameters = read(method="explorer", start=16, steady_seconds=300.0, trial_seconds=60.0, initial_samples=5)
-    state, _ = past_a_cliff(parameters, (16, 32, 64))
+    state, _ = collapse_last_size(parameters, (16, 32, 64))
     tested, seconds = [], 0.0
     while seconds < 3_700:
         threads = state["machine"]["threads"] if state["trial"]["threads"] == 0 else state["trial"]["threads"]

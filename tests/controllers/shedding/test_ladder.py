@@ -71,18 +71,18 @@ def test_nothing_is_shed_while_throttling_alone_keeps_what_comes_within_capacity
 
 
 def test_a_level_is_tried_only_while_its_trial_ends_before_latency_exceeds_its_bound():
-    """Of 100 events/s 50 are processed, so the latency grows by 0.5 s per second; a trial and a decision take 20 s."""
+    """The queue processes 50 of 100 events/s, so the latency grows by 0.5 s/s; a trial and a decision take 20 s."""
     enough, late = ({**throttled(100), "latency_slack_seconds": seconds} for seconds in (12.0, 9.0))
     assert run([enough] * 3)[0] == [4, 4, 4]
     rungs, decisions = run([late])
     assert rungs == [5]
     assert "throttling too slow for the latency bound" in decisions[0].reason
     kept = {**throttled(50), "latency_slack_seconds": 0.0}
-    assert run([enough, kept])[0] == [4, 4], "what comes is processed, so the latency doesn't grow"
+    assert run([enough, kept])[0] == [4, 4], "all arrivals are processed, so the latency doesn't grow"
     assert run([late] * 3, cap="throttle")[0] == [4, 4, 4]
 
 
-def test_advice_is_waited_for_until_the_latency_bound_is_near():
+def test_the_ladder_waits_for_advice_until_the_latency_bound_is_near():
     advice = {"advice": {"workers": "set 3 tasks"}, "saturated": {"rebalance": True}}
     slack = [{**seen(100, 50), **advice, "latency_slack_seconds": seconds} for seconds in (20.0, 10.0, 4.0)]
     assert run(slack)[0] == [2, 2, 5]

@@ -155,9 +155,9 @@ def test_a_run_of_another_role_is_no_reason_to_leave(plant):
 
 
 def test_a_run_that_requires_another_host_is_no_reason_to_leave(plant, monkeypatch):
-    task_definitions.define("elsewhere", "rollup", requirements=("spark", "gpu"))
+    task_definitions.define("gpu-rollup", "rollup", requirements=("spark", "gpu"))
     experiment = runs.begin("lab", plant.where(), owner=person("anna"))
-    runs.begin("elsewhere", plant.where())
+    runs.begin("gpu-rollup", plant.where())
     assert not worker.is_blocking_scheduled_run(experiment, plant.now)
     monkeypatch.setenv("WEIR_CAPABILITIES", "gpu")
     assert worker.is_blocking_scheduled_run(experiment, plant.now)

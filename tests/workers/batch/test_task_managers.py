@@ -130,7 +130,7 @@ def test_a_run_is_done_chunk_by_chunk_and_says_how_far_it_is(bench):
 
 
 def test_workers_are_requested_only_from_a_host_with_the_required_capability(bench):
-    """Until there is one, the run says what is missing."""
+    """Until there is such a host, the run shows what is missing."""
     run = bench.start(requirements=["gpu"])
     run.refresh_from_db()
     assert bench.sent == []

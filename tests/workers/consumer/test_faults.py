@@ -76,7 +76,7 @@ def test_a_host_reports_itself_and_handles_what_it_is_sent(control, host, segmen
 def test_a_worker_of_a_queue_that_requires_a_capability_runs_on_the_host_that_has_it(
     control, broker, host, segment, order, tmp_path
 ):
-    """The host that has it takes nothing but what is sent to it alone."""
+    """The host that has the capability takes only workers that are sent to this host."""
     fill(segment, 6)
     host.machine = "a"
     host.start()

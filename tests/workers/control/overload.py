@@ -58,8 +58,9 @@ operators:
       - {{name: milestone, pattern: 'SEQ(finished{{{MILESTONE}}})', within_seconds: {WITHIN_SECONDS}}}
 """
 ENDS = {"finished": "FINISH", "killed": "KILL", "failed": "FAIL"}
-# Two kinds of patterns: for each match of one, ten A come; for each match of the other, what it needs. Nothing is ever
-# EXTRA: it makes them be found event by event, too. Four of each, so that the operator is slower than what feeds it.
+# Two kinds of patterns: `many` gets ten A for each match, and `one` gets only the events that it needs. No event is
+# ever EXTRA: this symbol makes the matcher work event by event. Four of each make the operator slower than the
+# replicas.
 SURPLUS_PATTERNS = {
     **{f"many{number}": "SEQ(A; B)" for number in range(4)},
     **{f"one{number}": "SEQ(C; D)" for number in range(4)},

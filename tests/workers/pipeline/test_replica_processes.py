@@ -53,7 +53,7 @@ patterns:
 """
 
 
-class Separate(Running):
+class SeparateProcesses(Running):
     """The main process, and a process for each replica that is pinned to its own core."""
 
     def __init__(self, *given, **environment):
@@ -86,7 +86,7 @@ class Separate(Running):
         super().end()
 
     def list_batches(self) -> list[tuple[float, str, ReplicaBatch]]:
-        """When each batch was reported (s, clock of the control server), its replica, and the batch."""
+        """Return when each batch was reported (s, clock of the control server), its replica, and the batch."""
         entries = self._control.xrange(keys.PIPELINE_BATCHES.build("exact"))
         return [
             (int(at.partition(b"-")[0]) / 1_000, row[b"replica"].decode(), get_decoder(ReplicaBatch).decode(row[b"d"]))
@@ -96,13 +96,13 @@ class Separate(Running):
 
 @pytest.fixture
 def separate(tmp_path, control_server, control, plant_topology):
-    application = Separate(tmp_path, control_server.url, control)
+    application = SeparateProcesses(tmp_path, control_server.url, control)
     yield application
     application.end()
 
 
 @contextmanager
-def hogged(pid: int):
+def hog_process(pid: int):
     """Let a process and its children run for half of the time: everything in them takes twice as long."""
     ended = threading.Event()
 
@@ -153,22 +153,22 @@ class BalanceLoop:
             self.shares.append(observation.shares["iap1"])
 
 
-def mean_delay(batches, since: float, until_: float) -> float:
-    """The mean over 5 s intervals of the slowest replica's response time: an event waits for it."""
+def compute_mean_delay(batches, since: float, until_: float) -> float:
+    """Return the mean over 5 s intervals of the slowest replica's response time, for which each event waits."""
     slowest = []
     for start in np.arange(since, until_, 5.0):
         times = [
-            [batch.response_seconds for at, name, batch in batches if name == each and start <= at < start + 5.0]
-            for each in REPLICAS
+            [batch.response_seconds for at, name, batch in batches if name == replica and start <= at < start + 5.0]
+            for replica in REPLICAS
         ]
-        slowest.append(max((fmean(each) for each in times if each), default=0.0))
+        slowest.append(max((fmean(values) for values in times if values), default=0.0))
     return fmean(value for value in slowest if value)
 
 
-def ratio_of_the_twin() -> float:
-    """The mean delay during the same hog, relative to that before it, over the same times.
+def compute_twin_ratio() -> float:
+    """Return the mean delay on the twin during the same hog, divided by the mean delay before it.
 
-    Here the hog doubles all of a batch's time. In the scenario it doesn't double the fixed part, so that part is added.
+    Here, the hog doubles all of a batch's time. The scenario doesn't double the fixed part, so that part is added.
     """
     settings = scenario.SCENARIO.read_settings({"hog": 1.0})
     events = scenario.generate_arrivals(settings, 3, None)
@@ -183,7 +183,7 @@ def ratio_of_the_twin() -> float:
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="each replica needs a core of its own")
-def test_a_hogged_replica_gets_a_smaller_share_and_a_killed_one_goes_on(separate, control_server, control, nodes):
+def test_a_hogged_replica_gets_a_smaller_share_and_a_killed_replica_continues(separate, control_server, control, nodes):
     separate.start()
     for core, name in enumerate(REPLICAS):
         separate.start_replica(name, core)
@@ -207,16 +207,16 @@ def test_a_hogged_replica_gets_a_smaller_share_and_a_killed_one_goes_on(separate
         calm_at = control.time()[0]
         loop.tick_for(CALM_SECONDS)
         hog_at, equal = control.time()[0], loop.shares[-1]
-        with hogged(separate.replicas["iap1"].pid):
+        with hog_process(separate.replicas["iap1"].pid):
             loop.tick_for(HOG_SECONDS)
         end_at, shifted = control.time()[0], fmean(loop.shares[-6:])
         separate.kill_replica("iap1")
         loop.tick_for(10.0)
         separate.start_replica("iap1", 0)
     batches = separate.list_batches()
-    ratio = mean_delay(batches, hog_at, end_at) / mean_delay(batches, calm_at, hog_at)
+    ratio = compute_mean_delay(batches, hog_at, end_at) / compute_mean_delay(batches, calm_at, hog_at)
     assert shifted < equal - 0.05
-    assert ratio <= 1.3 * ratio_of_the_twin()
+    assert ratio <= 1.3 * compute_twin_ratio()
     # Nothing that was assigned to the killed process is lost or counted twice.
     until(lambda: not ResultQueue(control, "exact").measure_room().in_flight_events, START_SECONDS)
     until(lambda: removed(nodes) == count[0], START_SECONDS)

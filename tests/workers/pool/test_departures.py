@@ -69,7 +69,7 @@ def test_samples_of_calls_that_take_about_as_long_are_about_alike(slots, call_se
 
 
 def test_slots_that_are_all_stuck_show_it_before_any_of_them_reports():
-    """As if each of them reported now: the throughput is at most one report per slot since they began."""
+    """The throughput is at most one report per slot since they began, as if each slot reported now."""
     workers = Workers(20)
     for slot in workers.slots:
         at = START + 0.01 * slot

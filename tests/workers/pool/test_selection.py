@@ -47,10 +47,10 @@ def test_a_near_host_without_the_required_capability_is_not_preferred():
     assert choose(hosts, "gpu", near="n1", count=2) == {"jobs@c": 1, "jobs@b": 1}
 
 
-@pytest.mark.parametrize("out", [{"drained": True}, {"at": NOW - 31}, {"role": "spark"}])
-def test_a_host_that_takes_no_work_of_the_role_does_not_meet_requirements(out):
+@pytest.mark.parametrize("unavailable", [{"drained": True}, {"at": NOW - 31}, {"role": "spark"}])
+def test_a_host_that_takes_no_work_of_the_role_does_not_meet_requirements(unavailable):
     with pytest.raises(BadInput) as refused:
-        choose({"jobs@a": host("gpu", **out), "jobs@b": host()}, "gpu")
+        choose({"jobs@a": host("gpu", **unavailable), "jobs@b": host()}, "gpu")
     assert str(refused.value) == (
         "requirements: no worker host of role jobs has gpu."
         ' Start a worker host of role jobs with WEIR_CAPABILITIES="gpu", or remove the requirement.'

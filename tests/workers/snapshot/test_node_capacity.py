@@ -22,14 +22,14 @@ def observe(watch, samples, events=200.0, real=250.0, noise=0.0, seed=3):
     return seen.nodes["n1"]
 
 
-def test_a_capacity_is_measured_after_enough_busy_samples_and_the_difference_is_said():
+def test_a_capacity_is_measured_after_enough_busy_samples_and_the_difference_is_shown():
     watch = CapacityWatch()
     early = observe(watch, BATCH_SAMPLES * MIN_BATCHES - 1)
     assert (early.measured_capacity_per_second, early.capacity_difference) == (None, None)
     node = observe(watch, 1)
     assert node.measured_capacity_per_second == pytest.approx(250.0)
     assert node.capacity_difference == (
-        "The measured capacity is 50 % below the declared capacity. Loops use the measured one."
+        "The measured capacity is 50 % below the declared capacity. By default, loops use the measured one."
     )
 
 
@@ -43,7 +43,7 @@ def test_the_measured_capacity_is_a_lower_limit():
 
 
 @pytest.mark.parametrize(("real", "word"), [(450.0, None), (550.0, None), (700.0, "above")])
-def test_only_a_difference_of_more_than_20_percent_is_said(real, word):
+def test_only_a_difference_of_more_than_20_percent_is_shown(real, word):
     said = observe(CapacityWatch(), BATCH_SAMPLES * MIN_BATCHES, events=300.0, real=real).capacity_difference
     assert said is None if word is None else word in said
 
@@ -59,7 +59,7 @@ def test_a_node_that_becomes_slower_is_measured_again():
     costs=st.lists(st.floats(0.2, 5), min_size=1, max_size=4),
     data=st.data(),
 )
-def test_the_speed_of_nodes_and_the_cost_of_events_are_told_apart(speeds, costs, data):
+def test_the_speed_of_nodes_and_the_cost_of_events_are_distinguished(speeds, costs, data):
     """Every queue is on every node, in any proportion; the unit is an event of mean cost."""
     events = np.array([[data.draw(st.floats(5, 500)) for _ in speeds] for _ in costs])
     share = events * np.array(costs)[:, None] / np.array(speeds)

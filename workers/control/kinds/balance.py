@@ -26,8 +26,8 @@ from workers.pipeline.status.status import WINDOW_SECONDS
 from workers.plants.plant import Plant
 
 INTERVAL_SECONDS = 5
-# A share changes the number of events in a replica at once. A response time is a mean of RESPONSE_SECONDS, an interval,
-# so it contains half of the last change and half of the change before.
+# A share changes the number of events in a replica at once. A response time is a mean over RESPONSE_SECONDS, which
+# equals the interval, so it reflects half of the last change and half of the change before it.
 DELAY, AVERAGING = 0, 2
 # A fraction of an equal share. A replica with less than this, and with less than one batch of its own in the
 # status window, is silent because of its share.

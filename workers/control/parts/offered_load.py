@@ -2,11 +2,11 @@
 
 An overloaded operator counts the events that it processes and not those meant for it (Röger, VIII). Processed events
 are therefore treated as a sample and scaled by what producers put into the application's queues, plus the backlog. An
-event counts as processed when the combiner reads it: until the result queue is full,
-the replicas keep up with the producers, however slow the operators are. Rates are those of patterns before shedding.
+event counts as processed when the combiner reads it: until the result queue is full, the replicas keep up with the
+producers, however slow the operators are. Rates are those of patterns before shedding.
 
-The latency doesn't grow while at least as many events are processed or dropped as arrive. The backlog may therefore
-take as long as the latency is below its bound, but at least DRAIN_SECONDS.
+The latency doesn't grow while at least as many events are processed or dropped as arrive. The loop
+therefore allows as much time for the backlog as the latency is below its bound, but at least DRAIN_SECONDS.
 """
 
 import math
@@ -41,7 +41,7 @@ class OperatorLoad:
     """The operator load of one application.
 
     row: its part of the snapshot. drain_seconds: the backlog counts as offered, and is cleared in this time; infinite:
-    it doesn't count, because what an operator can do does not depend on it.
+    it doesn't count, because the capacity of an operator does not depend on it.
     """
 
     def __init__(self, row: ApplicationStatus, snapshot: Snapshot, drain_seconds: float = math.inf) -> None:

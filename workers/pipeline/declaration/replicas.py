@@ -28,8 +28,8 @@ class ProcessRole:
     separate: frozenset[str] = frozenset()
 
     @classmethod
-    def of_main(cls, replica_processes: int) -> "ProcessRole":
-        """Return the role of the main process if the first replicas have so many processes."""
+    def build_main(cls, replica_processes: int) -> "ProcessRole":
+        """Return the role of the main process if the first `replica_processes` replicas have processes of their own."""
         return cls(separate=frozenset(list_replica_names(replica_processes)))
 
     @property

@@ -32,7 +32,7 @@ from queues.lua.script import load_script
 from workers.pipeline.events.layout import decode
 
 ASSUMED_BYTES = 120.0  # of an event in the queue, before any was measured
-# Factor by which the weight of a result in the mean size falls with the next one. With the size of all results so far,
+# Each new result reduces the weight of earlier results in the mean size by this factor. With the mean of all results,
 # the dispatcher would admit too many events for hours after rules begin to keep more of them, and would oscillate.
 RESULT_FADE = 0.9
 
@@ -115,8 +115,8 @@ class ResultQueue:
     def begin(self, replica: str, tick: int) -> str | None:
         """Start an attempt at a batch, and return its name for `put` and `publish`.
 
-        Return None if the batch is published. What an earlier attempt has left is deleted, also if its batch ended at
-        another dispatch.
+        Return None if the batch is published. What an earlier attempt has left is deleted, even if its batch ended
+        at another dispatch.
         """
         attempt = f"{tick}-{secrets.token_hex(8)}"
         ticks = {tick, self.find_attempted_tick(replica) or tick}

@@ -24,7 +24,7 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
-from controllers.shedding.latency_bound import REDUCED_FOR
+from controllers.shedding.latency_bound import REDUCED_FACTOR
 from workers.pipeline.patterns.graph import Graph, Operator, list_named_types
 from workers.pipeline.patterns.pattern import Pattern
 
@@ -65,9 +65,9 @@ class Shedder:
 def interpolate_shares(shares: Shares, reduced: Shares, excess: float) -> Shares:
     """Return the shares for a batch with `excess` times the rows that `shares` is made for.
 
-    reduced: the shares for `REDUCED_FOR` times the rows, and more. The admitted work of a row falls as 1 / excess.
+    reduced: the shares for `REDUCED_FACTOR` times the rows, and more. The admitted work of a row falls as 1 / excess.
     """
-    weight = (1 - 1 / min(excess, REDUCED_FOR)) / (1 - 1 / REDUCED_FOR)
+    weight = (1 - 1 / min(excess, REDUCED_FACTOR)) / (1 - 1 / REDUCED_FACTOR)
     table: dict[str, dict[str, float]] = {}
     for pattern in sorted({*shares, *reduced}):
         ends = shares.get(pattern, {}), reduced.get(pattern, {})

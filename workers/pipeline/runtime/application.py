@@ -92,7 +92,7 @@ class Settings:
             Path(variables.PIPELINE_APPLICATION.get_text(environment) or SHIPPED),
             variables.PIPELINE_PATIENCE_SECONDS.get_seconds(environment),
             variables.PIPELINE_STUCK_SECONDS.get_seconds(environment),
-            ProcessRole.of_main(variables.PIPELINE_REPLICA_PROCESSES.get_whole_number(environment=environment)),
+            ProcessRole.build_main(variables.PIPELINE_REPLICA_PROCESSES.get_whole_number(environment=environment)),
         )
 
     def narrow_to_replica(self, replica: str, cores: int) -> "Settings":

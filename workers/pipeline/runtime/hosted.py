@@ -126,9 +126,9 @@ class HostedApplication:
         self._lock: IO[str] = lock_checkpoint(self._folder)
         if reset:
             reset_checkpoint(self._folder, place.control, declared.name)
-        opens = open_checkpoint if place.role.is_main else open_replica_checkpoint
+        open_own = open_checkpoint if place.role.is_main else open_replica_checkpoint
         try:
-            self._checkpoint = opens(self._folder, place.control, declared.name)
+            self._checkpoint = open_own(self._folder, place.control, declared.name)
         except WeirError:
             self._lock.close()
             raise

@@ -22,7 +22,7 @@ MAX_REPORTS = 2_000
 
 
 class ReplicaReports:
-    """Reads and writes the stream. A reader starts at the present."""
+    """Reads and writes the stream. A reader returns only batches that are reported after its creation."""
 
     def __init__(self, control: redis.Redis, application: str, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._control, self._monotonic = control, monotonic

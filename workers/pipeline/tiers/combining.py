@@ -83,7 +83,7 @@ class CombinedOffset(VersionedDocument, frozen=True):
 
     @property
     def due_rows(self) -> float:
-        """Return about how many rows this batch processes: those of each blob are spread evenly over its time."""
+        """Return the approximate number of rows that this batch processes. Rows count as evenly spread over a blob."""
         return sum(blob.rows * self._compute_due_share(blob) for result in self.read for blob in result.blobs)
 
     def _compute_due_share(self, blob: Blob) -> float:

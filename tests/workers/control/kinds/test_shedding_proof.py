@@ -45,21 +45,22 @@ def plant(tmp_path, control_server, control, nodes, plant_topology, request):
 
 
 def capacity_of(plant: Overload) -> float:
-    """Events/s that it processes if it drops none: a burst, and the time until all of it is processed. Again, until
-    it gets no faster: twice what it did cold is little for it later.
+    """Return the events/s that it processes without dropping any: a burst, divided by the time until it is processed.
+
+    Bursts are repeated until the rate stops rising, because a cold process is much slower.
     """
     Loop.objects.filter(law="shedding").update(mode=Loop.Mode.HOLD)
     plant.warm_up(300)
     capacity, before = 0.0, -math.inf
     for _ in range(MAX_ROUNDS):
-        capacity, before = _processed_per_second(plant), capacity
+        capacity, before = _measure_capacity(plant), capacity
         if capacity < WARM * before:
             break
     Loop.objects.filter(law="shedding").update(mode=Loop.Mode.AUTO)
     return max(capacity, before)
 
 
-def _processed_per_second(plant: Overload) -> float:
+def _measure_capacity(plant: Overload) -> float:
     began = time.monotonic()
     phase = plant.publish(MORE_THAN_ENOUGH, BURST_SECONDS)
     plant.drain(phase, 120)

@@ -12,7 +12,7 @@ NAMES = list_replica_names(3)
 
 @pytest.mark.parametrize("separate", range(5))
 def test_every_replica_runs_in_exactly_one_process(separate):
-    processes = [ProcessRole.of_main(separate), *map(ProcessRole, list_replica_names(separate))]
+    processes = [ProcessRole.build_main(separate), *map(ProcessRole, list_replica_names(separate))]
     for name in NAMES:
         assert [role.runs(name) for role in processes].count(True) == 1
     assert [role.is_main for role in processes].count(True) == 1

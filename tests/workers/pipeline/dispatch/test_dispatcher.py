@@ -132,7 +132,7 @@ def test_what_is_in_flight_on_average_takes_nothing_of_what_may_be_used():
     assert sum(free[-20:]) / 20 == pytest.approx(2**19 / 100, rel=0.02)
 
 
-def test_of_a_result_queue_that_was_made_smaller_than_the_reserve_a_tenth_is_used(dispatcher, publish, control):
+def test_a_tenth_of_a_result_queue_that_is_smaller_than_the_reserve_is_used(dispatcher, publish, control):
     steer(control, result_bytes=2**20, reserve_bytes=2**26)
     publish(20_000)
     assert 0 < dispatcher.step() <= 2**20 / 10 / 120 + 512

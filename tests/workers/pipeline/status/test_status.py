@@ -134,7 +134,7 @@ def test_each_task_is_measured_by_its_own_batches(control):
     assert first["service_variance"] is None  # too few batches
 
 
-def test_the_combiner_reads_as_many_events_as_its_results_have_bytes_of(control):
+def test_the_events_that_the_combiner_reads_follow_from_the_bytes_of_its_results(control):
     shown = board(control)
     assert shown.document({}).combiner.in_per_second is None
     shown.record_replica_batch("iap1", ReplicaBatch(95.0, 3, 50, 40, 4_000, 2.0, [], 0.25))
@@ -427,14 +427,14 @@ def test_a_replica_in_another_process_is_reported_but_restarts_only_its_own_proc
         record.record_replica("iap1", batch)
     main.record_dispatch(430.0, 0, None, ())
     main.record_combiner(worked(1, at=45.0))
-    state, reason = main.judge(430.0, {"iap1": 60.0}, 1, ProcessRole.of_main(2))
+    state, reason = main.judge(430.0, {"iap1": 60.0}, 1, ProcessRole.build_main(2))
     assert state == "stalled" and "replica iap1 (process pipeline-iap1) has not finished" in reason
     assert main.inputs.stuck_seconds == 0.0
     own.judge(430.0, given, 1, ProcessRole("iap1"))
-    assert own.inputs.stuck_seconds == 370.0, "neither the other replica nor the dispatcher is here"
+    assert own.inputs.stuck_seconds == 370.0, "neither the other replica nor the dispatcher is in this process"
 
 
-def test_batches_of_other_processes_are_read_once_and_with_times_of_the_own_clock(control):
+def test_batches_of_other_processes_are_read_once_and_get_times_of_the_local_clock(control):
     main = ReplicaReports(control, "performance", lambda: 100.0)
     batch = ReplicaBatch(7.0, 3, 10, 9, 8, 0.5, [{"in": 10, "out": 9}], 1.5, {"hot": {"cpu": 2}})
     ReportingBoard(board(control), ReplicaReports(control, "performance")).record_replica_batch("iap1", batch)
@@ -445,7 +445,7 @@ def test_batches_of_other_processes_are_read_once_and_with_times_of_the_own_cloc
     assert ReplicaReports(control, "performance").read_new() == [], "a new process counts from its start"
 
 
-def test_a_batch_that_the_combiner_has_read_before_its_report_is_not_waited_for():
+def test_a_batch_that_the_combiner_reads_before_its_report_causes_no_stall():
     record = ProgressRecord(0.0)
     record.record_combiner(worked(1, at=10.0))
     record.record_replica("iap1", ReplicaBatch(9.4, 0, 1, 1, 0, 0.2, [], 0.2))

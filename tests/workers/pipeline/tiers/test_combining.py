@@ -69,7 +69,7 @@ def test_a_table_that_has_expired_limits_no_batch():
     assert controls.freeze(49.0).limit_batch(10).shed and not controls.freeze(50.0).limit_batch(10).shed
 
 
-def test_of_a_result_that_is_held_only_the_due_part_counts():
+def test_only_the_due_part_of_a_held_result_counts():
     first = combine_arrived_results(CombinedOffset(), [result(1, 0, 99, rows=100)], Barrier(39), Controls(), 1_000)
     second = combine_arrived_results(first, [], Barrier(99), Controls(), 1_000)
     assert (first.due_rows, second.due_rows) == (40, 60)
