@@ -58,28 +58,8 @@ operators:
       - {{name: milestone, pattern: 'SEQ(finished{{{MILESTONE}}})', within_seconds: {WITHIN_SECONDS}}}
 """
 ENDS = {"finished": "FINISH", "killed": "KILL", "failed": "FAIL"}
-# Two kinds of patterns: `many` gets ten A for each match, and `one` gets only the events that it needs. No event is
-# ever EXTRA: this symbol makes the matcher work event by event. Four of each make the operator slower than the
-# replicas.
-SURPLUS_PATTERNS = {
-    **{f"many{number}": "SEQ(A; B)" for number in range(4)},
-    **{f"one{number}": "SEQ(C; D)" for number in range(4)},
-}
-_BY_EVENT = "".join(
-    f"""
-      - {{name: {name}, pattern: {text.replace(";", "; EXTRA?;")}, within_seconds: {WITHIN_SECONDS}}}"""
-    for name, text in SURPLUS_PATTERNS.items()
-)
-SURPLUS_DECLARATION = f"""
-name: exact
-queues: [telemetry]
-sink: alert
-lateness_seconds: 1.0
-operators:
-  - name: jobs
-    key: source
-    patterns:{_BY_EVENT}
-"""
+# Two kinds of patterns: `many` gets ten A for each match, and `one` gets only the events that it needs.
+SURPLUS_KINDS = {"many": "SEQ(A; B)", "one": "SEQ(C; D)"}
 SURPLUS = 10
 
 
@@ -98,10 +78,10 @@ def count_matches(text: str, rows: pa.RecordBatch) -> int:
     return len(match_all(pattern_of(text, within_us=round(WITHIN_SECONDS * SECOND_US)), rows))
 
 
-def kept_by(table: dict, rows: pa.RecordBatch) -> float:
+def kept_by(table: dict, rows: pa.RecordBatch, patterns: Mapping[str, str]) -> float:
     """The number of matches that stay by a table that is in force all the time, dropping by event."""
     found = 0
-    for name, text in SURPLUS_PATTERNS.items():
+    for name, text in patterns.items():
         pattern = replace(pattern_of(text), name=name)
         labeled, decisions = (
             LabeledRows.build(pattern, rows, ()),
@@ -112,30 +92,44 @@ def kept_by(table: dict, rows: pa.RecordBatch) -> float:
     return found
 
 
-def lab_table(rates: dict[str, float], event_seconds: float, budget: float) -> dict:
+def lab_table(rates: dict[str, float], event_seconds: float, budget: float, patterns: Mapping[str, str]) -> dict:
     """What the law decides with the lab's parameters and true rates."""
     rows = [
         {"operator": "jobs", "name": name, "expression": text, "emits": name, "seconds": event_seconds}
-        for name, text in SURPLUS_PATTERNS.items()
+        for name, text in patterns.items()
     ]
-    given = {"arrivals": {"jobs": rates}, "patterns": rows, "sinks": dict.fromkeys(SURPLUS_PATTERNS, 1.0)}
+    given = {"arrivals": {"jobs": rates}, "patterns": rows, "sinks": dict.fromkeys(patterns, 1.0)}
     parameters = catalog.read_parameters(SHEDDING, {"utilisation_budget": budget, "spare": "admit"})
     seen = catalog.read_observation(SHEDDING, given)
     return decide_next(SHEDDING, parameters, start_state(SHEDDING, parameters), seen)[1].action["shed"]
 
 
-def random_table(share: float) -> dict:
+def random_table(share: float, patterns: Mapping[str, str]) -> dict:
     """The same share of everything."""
-    return dict.fromkeys(SURPLUS_PATTERNS, dict.fromkeys("ABCD", share))
+    return dict.fromkeys(patterns, dict.fromkeys("ABCD", share))
 
 
 class SurplusStream:
-    """Keys with ten A and a B, and as many with a C and a D, some of each at a time."""
+    """Keys with ten A and a B, and as many keys with a C and a D, some of each at a time.
+
+    copies: the number of patterns of each kind. More patterns make the operator slower than the replicas.
+    """
 
     TYPES = np.array([*["A"] * SURPLUS, "B", "C", "D"])
 
-    def __init__(self, at_a_time: int = 100) -> None:
+    def __init__(self, at_a_time: int = 100, copies: int = 1) -> None:
         self._at_a_time = at_a_time
+        self.patterns = {f"{name}{number}": text for name, text in SURPLUS_KINDS.items() for number in range(copies)}
+
+    @property
+    def declaration(self) -> str:
+        """The application. No event is ever EXTRA: this symbol makes the matcher work event by event."""
+        head = DECLARATION.partition("patterns:\n")[0]
+        rows = (
+            f"      - {{name: {name}, pattern: {text.replace(';', '; EXTRA?;')}, within_seconds: {WITHIN_SECONDS}}}"
+            for name, text in self.patterns.items()
+        )
+        return "\n".join([f"{head}patterns:", *rows])
 
     def events(self, first: int, count: int, times_us: np.ndarray) -> pa.RecordBatch:
         """`count` events from place `first` on, at these times."""
@@ -155,7 +149,7 @@ class SurplusStream:
     def expected(self, batches: list[pa.RecordBatch]) -> dict[str, int]:
         """Sink → matches if nothing is dropped."""
         rows = rows_to_match(batches)
-        return {name: count_matches(text, rows) for name, text in SURPLUS_PATTERNS.items()}
+        return {name: count_matches(text, rows) for name, text in self.patterns.items()}
 
 
 @dataclass(frozen=True)

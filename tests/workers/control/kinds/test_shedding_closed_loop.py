@@ -235,17 +235,21 @@ def test_at_twice_the_capacity_the_bound_is_kept_and_the_sinks_lose_least_by_the
 def test_surplus_of_one_pattern_is_dropped_before_matches_of_another_as_in_the_lab(control):
     seconds, rate = 60.0, 2 / EVENT_SECONDS
     times_us = (np.arange(round(seconds * rate)) / rate * SECOND_US).astype(np.int64)
-    batch = overload.SurplusStream(at_a_time=10).events(0, len(times_us), times_us)
+    stream = overload.SurplusStream(at_a_time=10)
+    batch = stream.events(0, len(times_us), times_us)
     events = list(zip(times_us.tolist(), batch["type"].to_pylist(), batch["source"].to_pylist(), strict=True))
-    declaration = overload.SURPLUS_DECLARATION.replace("lateness_seconds: 1.0", "lateness_seconds: 0")
+    declaration = stream.declaration.replace("lateness_seconds: 1.0", "lateness_seconds: 0")
     # A batch takes all that waits, as the law says.
     ours = worked(control, "global", seconds=seconds, events=events, declaration=declaration, batch_events=10_000)
     rows = overload.rows_to_match([batch])
-    whole = sum(overload.count_matches(text, rows) for text in overload.SURPLUS_PATTERNS.values())
+    whole = sum(overload.count_matches(text, rows) for text in stream.patterns.values())
     budget = 1 - 2 * BATCH_SECONDS / BOUND_SECONDS
     kinds = {kind: rate / 13 * (overload.SURPLUS if kind == "A" else 1) for kind in "ABCD"}
-    lab = overload.kept_by(overload.lab_table(kinds, EVENT_SECONDS, budget), rows) / whole
-    at_random = overload.kept_by(overload.random_table(1 - budget / 2), rows) / whole
+    tables = [
+        overload.lab_table(kinds, EVENT_SECONDS, budget, stream.patterns),
+        overload.random_table(1 - budget / 2, stream.patterns),
+    ]
+    lab, at_random = (overload.kept_by(table, rows, stream.patterns) / whole for table in tables)
     recall, late = sum(ours.found().values()) / whole, [p95 > BOUND_SECONDS for p95 in ours.p95_by_window()]
     figures = {"shipped": recall, "lab": lab, "random": at_random, "late": late}
     assert recall >= 0.9 * lab and recall >= 2 * at_random, figures

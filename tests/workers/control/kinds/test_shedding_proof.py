@@ -88,7 +88,10 @@ def test_at_twice_the_capacity_the_global_table_keeps_most_matches_and_the_bound
     assert outcomes["global"].share_within(BOUND_SECONDS) >= 0.99, figures
 
 
-@pytest.mark.parametrize("plant", [lambda: (overload.SURPLUS_DECLARATION, SurplusStream())], indirect=True)
+SURPLUS_STREAM = SurplusStream(copies=4)
+
+
+@pytest.mark.parametrize("plant", [lambda: (SURPLUS_STREAM.declaration, SURPLUS_STREAM)], indirect=True)
 def test_at_twice_the_capacity_surplus_is_dropped_first_as_in_the_lab(plant, nodes):
     capacity = capacity_of(plant)
     plant.steer_law()
@@ -96,10 +99,12 @@ def test_at_twice_the_capacity_surplus_is_dropped_first_as_in_the_lab(plant, nod
     plant.drain(phase)
     shipped, rows = outcome(phase, nodes), overload.rows_to_match(phase.batches)
     # The other tables are in force all the time, at 2 s of work a second.
-    work = len(overload.SURPLUS_PATTERNS) / 2 * (overload.SURPLUS + 3)
+    patterns = SURPLUS_STREAM.patterns
+    work = len(patterns) / 2 * (overload.SURPLUS + 3)
     rates = {kind: 2 * (overload.SURPLUS if kind == "A" else 1) / work for kind in "ABCD"}
-    tables = {"lab": overload.lab_table(rates, 1.0, 1.0), "random": overload.random_table(0.5)}
-    recall = {name: overload.kept_by(table, rows) / sum(phase.expected.values()) for name, table in tables.items()}
+    tables = {"lab": overload.lab_table(rates, 1.0, 1.0, patterns), "random": overload.random_table(0.5, patterns)}
+    whole = sum(phase.expected.values())
+    recall = {name: overload.kept_by(table, rows, patterns) / whole for name, table in tables.items()}
     figures = f"{recall}, {told({'shipped': shipped}, capacity)}"
     logger.warning("%s", figures)
     logger.info("%s", json.dumps(plant.log))
