@@ -212,13 +212,13 @@ def accept_matching_text(form: re.Pattern[str], noun: str) -> Check:
     return Check(noun, lambda value: _validate_value(isinstance(value, str) and form.match(value) is not None, value))
 
 
-CAPABILITIES_FORM = "a name of lowercase letters, digits, -, _, or ., such as gpu"
+CAPABILITIES_FORM = "a name of lowercase letters, digits, -, _, or ., such as zone-a"
 
 
 def check_capabilities(names: object, field: str, error: type[BadInput] = BadInput) -> tuple[str, ...]:
     """Return names of capabilities without duplicates. Raises the error that names the first invalid one."""
     if not isinstance(names, list | tuple):
-        raise error(field, f'must be a list of names such as ["gpu"], not {shorten_for_message(names)}.')
+        raise error(field, f'must be a list of names such as ["zone-a"], not {shorten_for_message(names)}.')
     check = accept_matching_text(CAPABILITY, CAPABILITIES_FORM)
     return tuple(dict.fromkeys(str(check.validate(name, field, error, ".")) for name in names))
 

@@ -227,8 +227,8 @@ HANDLERS = Variable(
 )
 CAPABILITIES = Variable(
     "WEIR_CAPABILITIES",
-    "capabilities of a worker host, separated by spaces: gpu zone-a. Queues and tasks can require them. The name of a"
-    " node (n1) means that the host is near this node",
+    "capabilities of a worker host, separated by spaces, such as `ssd zone-a`. Queues and tasks can require them. The"
+    " name of a node (n1) means that the host is near this node",
     unset="none",
 )
 KUBERNETES_CA = Folder(

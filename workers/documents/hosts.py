@@ -78,8 +78,9 @@ def list_missing_capabilities(hosts: Collection[WorkerHost], role: str, requirem
 
 
 def explain_missing_capabilities(missing: Collection[str], role: str) -> str:
-    """Return a clause that says that no host has these capabilities."""
-    return f"no worker host of role {role} has {' and '.join(missing)}"
+    """Return a clause that says that no host has these capabilities; two hosts may have one each."""
+    single = "single " if len(missing) > 1 else ""
+    return f"no {single}worker host of role {role} has {' and '.join(missing)}"
 
 
 def describe_capability_remedy(missing: Collection[str], role: str) -> str:

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from common.errors import BadInput
-from workers.documents.hosts import ReportedHost, list_missing_capabilities
+from workers.documents.hosts import ReportedHost, explain_missing_capabilities, list_missing_capabilities
 from workers.pool.hosts import list_broker_keys
 from workers.pool.selection import HostSelection, build_celery_queue
 
@@ -60,7 +60,9 @@ def test_a_host_that_takes_no_work_of_the_role_does_not_meet_requirements(unavai
 def test_capabilities_that_no_single_host_has_are_missing_together():
     hosts = [host("gpu"), host("zone-a")]
     assert list_missing_capabilities(hosts, "jobs", ("gpu", "zone-b")) == ["zone-b"]
-    assert list_missing_capabilities(hosts, "jobs", ("gpu", "zone-a")) == ["gpu", "zone-a"]
+    missing = list_missing_capabilities(hosts, "jobs", ("gpu", "zone-a"))
+    assert missing == ["gpu", "zone-a"]
+    assert explain_missing_capabilities(missing, "jobs") == "no single worker host of role jobs has gpu and zone-a"
     assert list_missing_capabilities([], "jobs", ()) == []
 
 
