@@ -84,6 +84,8 @@ def concurrency(chance: np.random.Generator, action: Mapping[str, Any] | None) -
         "steered": True,
         "ends_idle": bool(threads % 2),
         "waiting": threads == 5,
+        "open_seconds": float(chance.uniform(0, 10)),
+        "open_events": float(threads),
     }
 
 
@@ -151,6 +153,7 @@ def ladder(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Doc
         "unavailable": {"throttle": "no producer can wait"} if chance.random() < 0.2 else {},
         "advice": {"nodes": "node scaling would use n3"},
         "interval_seconds": 60.0,
+        "latency_slack_seconds": float(chance.uniform(0, 60)),
         "budgets": [{"level": "shed", "name": "orders", "left": float(chance.uniform(0, 1e6)), "share": 0.5}],
     }
 
