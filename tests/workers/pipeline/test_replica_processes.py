@@ -215,7 +215,8 @@ def test_a_hogged_replica_gets_a_smaller_share_and_a_killed_replica_continues(se
         separate.start_replica("iap1", 0)
     batches = separate.list_batches()
     ratio = compute_mean_delay(batches, hog_at, end_at) / compute_mean_delay(batches, calm_at, hog_at)
-    assert shifted < equal - 0.05
+    # How much is useful depends on the fixed part of a batch, which shares don't change.
+    assert shifted < equal - 0.02
     assert ratio <= 1.3 * compute_twin_ratio()
     # Nothing that was assigned to the killed process is lost or counted twice.
     until(lambda: not ResultQueue(control, "exact").measure_room().in_flight_events, START_SECONDS)
