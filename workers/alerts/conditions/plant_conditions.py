@@ -302,7 +302,7 @@ def pipeline_down(evidence: Evidence, window_seconds: float) -> Iterator[Reading
     stopped_by="consumption pause",
     rule=ShippedRule("pipeline-stalled", "The pipeline is stalled", 1, 1, for_seconds=15, severity="critical"),
     impact=f"Events of the application's queues wait; no complex events are detected. {SAFE}",
-    first_step="The alert names the stall reason. A stuck part is restarted automatically.",
+    first_step="If the stall reason names a process, restart this process. Weir restarts any other stuck part.",
 )
 def pipeline_stalled(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     touches = _list_pipeline_nodes(evidence)
