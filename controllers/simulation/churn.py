@@ -105,7 +105,7 @@ class NodeChurn:
 
 @dataclass
 class ChurnTally:
-    """What happened: moves, TOOBUSY node-minutes, the time of decisions, and nodes in use."""
+    """The record of a run: moves, TOOBUSY node-minutes, the time of decisions, and nodes in use."""
 
     moved: int = 0
     restored: int = 0

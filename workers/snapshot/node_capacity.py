@@ -79,7 +79,9 @@ class CapacityWatch:
             if self._busy.get(node, 0) >= MIN_BUSY_SAMPLES:
                 self._batches.setdefault(node, deque(maxlen=MAX_BATCHES)).append(capacity)
         self._work, self._busy, self._samples = {}, {}, 0
-        self._batches = {node: batches for node, batches in self._batches.items() if node in snapshot.nodes}
+        for node in self._batches.keys() - snapshot.nodes.keys():
+            del self._batches[node]
+            self.capacities.pop(node, None)
         for node, batches in self._batches.items():
             if len(batches) >= MIN_BATCHES:
                 lower = fmean(batches) - T_QUANTILE * stdev(batches) / math.sqrt(len(batches))

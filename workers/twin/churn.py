@@ -65,7 +65,7 @@ def read_points(plant: SimulatedPlant, allocation: Allocation) -> Allocation:
     """Return the allocation with the plant's points."""
     nodes = {name: index for index, name in enumerate(allocation.nodes)}
     points = (plant.topology.queue(name).live_points for name in allocation.queues)
-    held = tuple({nodes[node]: amount for node, amount in each.items()} for each in points)
+    held = tuple({nodes[node]: amount for node, amount in by_node.items()} for by_node in points)
     return mark_idle_nodes(replace(allocation, points=held))
 
 

@@ -107,7 +107,7 @@ class Twin:
         return [tick.entry for tick in ticks]
 
     def _act(self, loop: Loop, entry: LedgerEntry) -> None:
-        """Apply the decision if the loop's mode allows it. Nobody approves proposals."""
+        """Apply the decision if the loop's mode allows it. Proposals stay without approval."""
         kind = get_kind(loop.law)
         try:
             if ledger.is_applied_by_tick(entry):

@@ -63,9 +63,13 @@ class Running:
         self.process: subprocess.Popen | None = None
 
     def start(self) -> None:
-        with (self._folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "workers.pipeline.runtime.application"],
+        self.process = self.start_process("log")
+
+    def start_process(self, log_name: str, *arguments: str) -> subprocess.Popen:
+        """Start a process of the pipeline, which writes this log."""
+        with (self._folder / log_name).open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "workers.pipeline.runtime.application", *arguments],
                 cwd=ROOT,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -19,7 +18,7 @@ from controllers.flow.balance import LAW, BalanceObservation, BalanceParameters
 from controllers.simulation import balance as scenario
 from queues import keys
 from tests.waiting import until
-from tests.workers.pipeline.pipeline_process import ROOT, START_SECONDS, Running, published, removed
+from tests.workers.pipeline.pipeline_process import START_SECONDS, Running, published, removed
 from workers.control.kinds.balance import INTERVAL_SECONDS, KIND
 from workers.documents.pipeline import PipelineReport, PipelineStatus
 from workers.documents.snapshot import Snapshot
@@ -61,17 +60,8 @@ class SeparateProcesses(Running):
         self.replicas: dict[str, subprocess.Popen] = {}
 
     def start_replica(self, name: str, core: int) -> None:
-        with (self._folder / f"log-{name}").open("ab") as log:
-            self.replicas[name] = subprocess.Popen(
-                [sys.executable, "-m", "workers.pipeline.runtime.application", "--replica", name],
-                cwd=ROOT,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-            )
+        self.replicas[name] = self.start_process(f"log-{name}", "--replica", name)
+        psutil.Process(self.replicas[name].pid).cpu_affinity([core])  # before it starts Spark, which inherits this
 
     def kill_replica(self, name: str) -> None:
         for process in [*psutil.Process(self.replicas[name].pid).children(recursive=True), self.replicas[name]]:

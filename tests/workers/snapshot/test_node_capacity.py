@@ -54,6 +54,14 @@ def test_a_node_that_becomes_slower_is_measured_again():
     assert observe(watch, 20 * BATCH_SAMPLES, real=250.0).measured_capacity_per_second == pytest.approx(250.0, rel=0.05)
 
 
+def test_a_node_that_returns_after_its_removal_is_measured_anew():
+    watch = CapacityWatch()
+    observe(watch, BATCH_SAMPLES * MIN_BATCHES)
+    for _ in range(BATCH_SAMPLES):
+        watch.add(snapshot_of({"at": 1.0, "queues": {}, "nodes": {}}))
+    assert observe(watch, 1).measured_capacity_per_second is None
+
+
 @given(
     speeds=st.lists(st.floats(100, 1_000), min_size=2, max_size=5),
     costs=st.lists(st.floats(0.2, 5), min_size=1, max_size=4),

@@ -43,7 +43,7 @@ def test_the_shipped_loop_does_what_its_law_does_and_beats_the_baselines_that_it
     scenario, law, metric = shipped.scenario, shipped.get_law(), shipped.get_metric()
     offered, settings = catalog.add_shipped_run(scenario), scenario.read_settings(settings)
     seed = SEEDS.get(scenario.name, SEED)
-    metrics = {each: offered.run(each, settings, seed, None).metrics for each in offered.laws}
+    metrics = {name: offered.run(name, settings, seed, None).metrics for name in offered.laws}
     values = {each: metrics_of_law[metric] for each, metrics_of_law in metrics.items()}
     baselines = [each for each in scenario.laws if each != law and is_better(metric, values[law], values[each])]
     assert not is_better(metric, allow_for(metric, values[law]), values[catalog.NAME]), values

@@ -120,7 +120,7 @@ class ResultQueue:
         """
         attempt = f"{tick}-{secrets.token_hex(8)}"
         ticks = {tick, self.find_attempted_tick(replica) or tick}
-        places = [self._room, *(self._build_blobs_key(replica, each) for each in ticks)]
+        places = [self._room, *(self._build_blobs_key(replica, begun) for begun in ticks)]
         return attempt if self._begin(keys=places, args=[replica, tick, attempt]) else None
 
     def find_attempted_tick(self, replica: str) -> int | None:

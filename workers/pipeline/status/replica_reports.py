@@ -5,6 +5,7 @@ stream every second and adds the batches to the status. The time of a batch is t
 the two processes don't matter.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,6 +20,7 @@ from workers.pipeline.status.status import StatusBoard
 from workers.pipeline.tiers.finished_batch import ReplicaBatch
 
 MAX_REPORTS = 2_000
+logger = logging.getLogger(__name__)
 
 
 class ReplicaReports:
@@ -35,7 +37,10 @@ class ReplicaReports:
         self._control.xadd(self._key, fields, maxlen=MAX_REPORTS)  # type: ignore[arg-type]
 
     def read_new(self) -> list[tuple[str, ReplicaBatch]]:
-        """Return the replica and the batch of every report since the last call, with times of this process's clock."""
+        """Return the replica and the batch of every report since the last call, with times of this process's clock.
+
+        Reports of a process with another version can be unreadable. They are left out.
+        """
         entries = expect_bytes(self._control).xrange(self._key, f"({self._after}")
         if not entries:
             return []
@@ -43,7 +48,11 @@ class ReplicaReports:
         reports = []
         for entry_id, fields in entries:
             self._after = entry_id.decode()
-            batch: ReplicaBatch = get_decoder(ReplicaBatch).decode(fields[b"d"])
+            try:
+                batch: ReplicaBatch = get_decoder(ReplicaBatch).decode(fields[b"d"])
+            except msgspec.MsgspecError as error:
+                logger.warning("Report %s of a replica is unreadable, and left out: %s", self._after, error)
+                continue
             at = int(self._after.partition("-")[0]) / 1_000 - behind
             reports.append((fields[b"replica"].decode(), replace(batch, at=at)))
         return reports

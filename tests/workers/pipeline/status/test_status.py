@@ -445,6 +445,15 @@ def test_batches_of_other_processes_are_read_once_and_get_times_of_the_local_clo
     assert ReplicaReports(control, "performance").read_new() == [], "a new process counts from its start"
 
 
+def test_an_unreadable_report_of_another_version_hides_no_other_report(control):
+    main, other = ReplicaReports(control, "performance"), ReplicaReports(control, "performance")
+    batch = ReplicaBatch(7.0, 3, 10, 9, 8, 0.5, [], 1.5)
+    other.add("iap1", batch)
+    control.xadd(keys.PIPELINE_BATCHES.build("performance"), {"replica": "iap2", "d": b'{"batch": "x"}'})
+    other.add("iap3", batch)
+    assert [replica for replica, _ in main.read_new()] == ["iap1", "iap3"]
+
+
 def test_a_batch_that_the_combiner_reads_before_its_report_causes_no_stall():
     record = ProgressRecord(0.0)
     record.record_combiner(worked(1, at=10.0))
