@@ -238,7 +238,7 @@ def manage_tasks() -> None:
 
 
 def send_for_worker(run: int, worker: str, destination: str, priority: int) -> None:
-    """Request a worker at a host, or at any host of a role, for a run. It starts soon or not at all."""
+    """Request a worker for a run, on one host or any host of a role. The request expires after SUBMISSION_SECONDS."""
     queue = build_celery_queue(destination)
     work_at.apply_async((run, worker), queue=queue, priority=priority, expires=task_managers.SUBMISSION_SECONDS)
 

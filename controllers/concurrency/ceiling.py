@@ -17,8 +17,8 @@ from controllers.concurrency.parameters import MAX_THREADS
 from controllers.concurrency.throughput import ThroughputMoments
 
 VALID_SECONDS = 3_600.0
-# Throughput that collapses is less than this share of the throughput of fewer threads. Contention alone never takes as
-# much: where throughput falls in inverse proportion, a doubling leaves half.
+# Throughput that collapses is less than this share of the throughput of fewer threads. Contention alone reduces it
+# less: if throughput is inversely proportional to the size, doubling the size halves it.
 COLLAPSE_SHARE = 1 / 3
 # A shorter time without a sample may be a pause.
 PAUSE_SECONDS = 1.0
@@ -28,7 +28,9 @@ MAX_DRAIN_SECONDS = 30.0
 class Ceiling(msgspec.Struct, frozen=True):
     good: Annotated[int, value("threads", "Greatest size that works.", 1, MAX_THREADS)]
     bad: Annotated[int, value("threads", "Smallest size whose throughput collapsed.", 1, MAX_THREADS)]
-    drain_seconds: Annotated[float, value("s", "Time until its events have left.", 0, MAX_DRAIN_SECONDS)] = 0.0
+    drain_seconds: Annotated[
+        float, value("s", "Time until the events in progress are finished.", 0, MAX_DRAIN_SECONDS)
+    ] = 0.0
     age_seconds: Annotated[float, value("s", "Time since the collapse.", 0, 1e15, required=True)] = 0.0
 
     @classmethod

@@ -58,7 +58,7 @@ OPERATOR_MEASURES = (
     Parameter("acked", "events", "For a source: events that were fully processed in the window.", None, 0, 1e18),
     Parameter("waiting", "events", "Events waiting for the operator; null: not counted.", None, 0, 1e18),
     Parameter(
-        "batch_overhead_seconds", "s", "Fixed time of a batch, without its events; null: no batches.", None, 0, 1e6
+        "batch_overhead_seconds", "s", "Fixed time of a batch, excluding its events; null: no batches.", None, 0, 1e6
     ),
 )
 LINK_MEASURES = (

@@ -99,9 +99,9 @@ class QueueingRow(msgspec.Struct, frozen=True, kw_only=True):
     correction: Annotated[
         float | None, value("times", "Ratio of measured to computed wait, e; null: the learned ratio.", 0, 1e6)
     ] = None
-    batch_seconds: Annotated[float, value("s", "Fixed time of a batch, without its events; 0: no batches.", 0, 1e6)] = (
-        0.0
-    )
+    batch_seconds: Annotated[
+        float, value("s", "Fixed time of a batch, excluding its events; 0: no batches.", 0, 1e6)
+    ] = 0.0
     latency_seconds: Annotated[float, value("s", "Other time that an event spends in the operator.", 0, 1e6)] = 0.0
     minimum: PlantMinimum = 1
     maximum: PlantMaximum = MAX_TASKS

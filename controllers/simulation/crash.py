@@ -88,7 +88,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
             publisher.follow(plant)
     diverted, crashes = 0.0, at < min(until, SECONDS)
     if crashes and not publisher.resends:
-        # A node that is excluded in the second of its crash gets no attempts.
+        # A node that is excluded in the same second as its crash receives no attempts to publish.
         diverted = 0.0 if publisher.last_first_try is None else publisher.last_first_try - at
     elif crashes:
         # An event that is tried first at a dead node arrives elsewhere at once: only the first try counts.

@@ -33,8 +33,8 @@ MIN_SECONDS = 600.0  # of the hour of a first report
 MIN_DAY_SECONDS = 20 * 3_600.0
 # A tick's values apply until the next tick, unless a tick was missed.
 MAX_INTERVALS = 3.0
-# Weir proposes a change if it saves this share of the hours within this factor of the waiting, or reduces the waiting
-# to this factor.
+# Weir proposes a change if it saves at least this share of the hours and the waiting grows by at most this factor, or
+# if the waiting falls to this factor or less.
 MIN_SAVED_SHARE, MAX_MORE_WAITING, MIN_LESS_WAITING = 0.02, 1.02, 0.9
 
 
@@ -95,9 +95,9 @@ def read_advised_ticks(
 
 def _build_tick(entry: LedgerEntry, measure: AdviceMeasure) -> AdvisedTick:
     observed: Mapping[str, Any] = entry.observation or {}
-    # Without a valid measurement or anything to decide, the law was not asked, and the entry has no terms of it.
-    was_asked = bool(observed) and not observed.get("unfit") and not observed.get("idle")
-    operators = measure.of(observed, entry.action or {}, entry.terms or {}) if was_asked else {}
+    # The law doesn't run if no measurement is valid, or if there is nothing to decide. The entry then has no terms.
+    law_ran = bool(observed) and not observed.get("unfit") and not observed.get("idle")
+    operators = measure.of(observed, entry.action or {}, entry.terms or {}) if law_ran else {}
     return AdvisedTick(at=entry.at.timestamp(), operators=operators)
 
 

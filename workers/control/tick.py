@@ -136,7 +136,7 @@ def evaluate_loop(
 ) -> EvaluatedTick:
     """Return the loop's decision on this snapshot with these overrides in force, and what the loop remembers then.
 
-    The twin (`workers.twin`) calls this function, too. recalls: whether to ask the database for declined proposals
+    The twin (`workers.twin`) calls this function, too. recalls: whether to read declined proposals from the database
     (`LoopKind.recall`).
     """
     law, kind = catalog.get_law(loop.law), get_kind(loop.law)

@@ -23,7 +23,7 @@ class PoolWork(StoredDocument, frozen=True, kw_only=True):
     ] = {}
     open_seconds: Annotated[Seconds | None, describe("Time since the last sample while all slots were busy, s.")] = None
     open_events: Annotated[
-        float | None, describe("Maximum number of events in this time, as if every slot reported now.")
+        float | None, describe("Maximum number of events completed in this time, including unreported events.")
     ] = None
 
 

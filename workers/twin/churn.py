@@ -46,7 +46,7 @@ def run(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Scenari
         loads, heirs = np.zeros(len(allocation.nodes)), np.zeros(len(allocation.nodes), dtype=bool)
         for _ in range(STEPS):
             now = there.apply_absences(read_points(plant, allocation), minute)
-            show_absences(plant, now)
+            apply_membership(plant, now)
             shares, diverted = churn.compute_diverted_shares(now)
             publish(plant, now, now_per_second[:, None] * shares)
             loads, heirs = loads + now_per_second @ shares / STEPS, heirs | diverted
@@ -69,8 +69,8 @@ def read_points(plant: SimulatedPlant, allocation: Allocation) -> Allocation:
     return mark_idle_nodes(replace(allocation, points=held))
 
 
-def show_absences(plant: SimulatedPlant, now: Allocation) -> None:
-    """Let absent nodes be silent, and the leaving ones be drained."""
+def apply_membership(plant: SimulatedPlant, now: Allocation) -> None:
+    """Stop the heartbeats of absent nodes, and drain the nodes that are leaving."""
     for name, offline, drained in zip(now.nodes, now.offline.tolist(), now.drained.tolist(), strict=True):
         plant.nodes[name].silent = offline
         if plant.topology.nodes[name].drained != drained:

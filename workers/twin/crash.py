@@ -1,6 +1,6 @@
 """The shipped run of the scenario `crash`: the publishers' client, and the loops that move points.
 
-The client of the publishers is the real one; only its connections are simulated. A node that stops answers nothing, so
+The publishers use the real client with simulated connections. A node that stops doesn't respond, so
 the first flush to it waits for the client's timeout. A person has set node scaling to auto, and keeps all nodes in use,
 as in the scenario. Recovery doesn't run in the twin: on a plant it restores the points first, after ten seconds.
 """

@@ -114,7 +114,7 @@ class _SimulatedTiers:
         room.released_bytes = self._passed_bytes - self.used_bytes
         measured, controls = room.measure_room(), self._plant.get_controls(APPLICATION).freeze(now)
         limit, _ = self._admission.compute_limit(controls, measured, now, now)
-        beyond = self._admission.count_against_stall(controls, measured, now, now)
+        beyond = self._admission.count_stall_events(controls, measured, now, now)
         events = max(0, min(available, max(limit, beyond)))
         self._container.remove(events)
         if limit >= beyond:

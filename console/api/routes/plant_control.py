@@ -50,7 +50,7 @@ class OperatorTopology(TypedDict):
         Annotated[float | None, describe("Number of events waiting for the operator; null: not counted.")]
     ]
     batch_overhead_seconds: NotRequired[
-        Annotated[float | None, describe("Fixed time of a batch, without its events, s; absent: no batches.")]
+        Annotated[float | None, describe("Fixed time of a batch, excluding its events, s; absent: no batches.")]
     ]
     tasks: Annotated[
         list[dict[str, float | None]],

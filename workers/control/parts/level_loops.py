@@ -1,7 +1,7 @@
 """The loops behind the levels of a queue's remedy ladder: what they can still do, and the request to decide at once.
 
-In auto, these loops act on their own, whatever the level of the ladder. This module tells the ladder whether they help,
-and enabling their level makes them decide at once: their next decision is due, and a cool-down is waived once. In
+In auto, these loops act independently of the ladder's level. This module reports to the ladder whether they can help.
+Enabling their level makes them decide at once: their next decision is due, and a cool-down is waived once. In
 advise or on hold a loop only helps if a person approves its advice, which the ladder therefore names.
 """
 

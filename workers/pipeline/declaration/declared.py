@@ -82,7 +82,7 @@ class Declarations:
 
 
 class FollowedDeclarations(Declarations):
-    """The declarations for the process of a replica: it runs what the main process runs, and records nothing."""
+    """The declarations for a replica process: it runs the versions of the main process, and records nothing."""
 
     def load_wanted(self) -> dict[str, DeclarationText]:
         return {name: DeclarationText(name, at.version, at.text) for name, at in self.load_running().items()}

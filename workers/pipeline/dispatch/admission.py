@@ -10,7 +10,7 @@ from workers.pipeline.dispatch.result_queue import Room
 # batches.
 BATCHES_AHEAD = 2
 BURST_SECONDS = 1.0
-# Factor on the rate while more than the reserve is free. The loop reacts later, and the reserve is the bound.
+# Factor on the rate while more than the reserve is free. The reserve limits the result queue until the loop reacts.
 CATCHING_UP = 1.5
 # Averaging time of the mean: some batches.
 MEAN_SECONDS = 10.0
@@ -90,8 +90,8 @@ class AdmissionLimits:
         least, why = min(limits, key=lambda limit: limit[0])
         return int(least), why
 
-    def count_against_stall(self, controls: Controls, room: Room, now: float, clock_seconds: float) -> int:
-        """Return how many events to admit beyond the limits; none if the admission was set to 0."""
+    def count_stall_events(self, controls: Controls, room: Room, now: float, clock_seconds: float) -> int:
+        """Return the number of events to admit beyond the limits to prevent a stall; 0 if admission is set to 0."""
         events = self._anti_stall.count_admissible_events(room, now)
         if not controls.admit_events_per_batch or controls.get_admitted_per_second(clock_seconds) == 0:
             return 0

@@ -111,7 +111,7 @@ class Dispatcher:
         topology = self._known.read(topology_text)
         room, now = self._results.measure_room(), self._monotonic()
         limit, self.stall_reason = self._admission.compute_limit(controls, room, now, self._clock())
-        beyond_limit = self._admission.count_against_stall(controls, room, now, self._clock())
+        beyond_limit = self._admission.count_stall_events(controls, room, now, self._clock())
         if now - self._trimmed_at >= TRIMMING_SECONDS:
             self._trim(topology)
             self._trimmed_at = now

@@ -135,7 +135,7 @@ class ProgressRecord:
         """
         if not waiting:
             self._idle_at = now
-        steps = [self._step_of_replica(name, now, at, role) for name, at in sorted(oldest_at.items())]
+        steps = [self._build_replica_step(name, now, at, role) for name, at in sorted(oldest_at.items())]
         if self._unmatched and role.is_main:
             steps.append(self._step("the combiner", now, self._unmatched[0], self._combiner))
         self.inputs = ProgressInputs(
@@ -148,8 +148,8 @@ class ProgressRecord:
             return "stalled", reason
         return ("starting" if oldest_at and not self._replicas else "running"), None
 
-    def _step_of_replica(self, name: str, now: float, given_at: float, role: ProcessRole) -> ChainStep:
-        step = self._step(f"replica {name}", now, given_at, self._replicas.get(name))
+    def _build_replica_step(self, name: str, now: float, assigned_at: float, role: ProcessRole) -> ChainStep:
+        step = self._step(f"replica {name}", now, assigned_at, self._replicas.get(name))
         if role.runs(name):
             return step
         return replace(step, name=f"{step.name} (process {get_process_name(name)})", is_here=False)

@@ -166,7 +166,7 @@ class Statuses:
 
 
 class ReplicaStatuses(Statuses):
-    """The boards of the process of a replica. They only feed its watchdog: the main process writes the status."""
+    """The boards of a replica process. Only its watchdog reads them, because the main process writes the status."""
 
     def write(self) -> None:
         with self._lock, suppress(redis.RedisError):
