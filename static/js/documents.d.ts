@@ -44,6 +44,18 @@ interface SubjectFinding {
   "sentence": string;
   "step": string;
   "since": number | null;
+  "impact": string;
+  "affected": Array<string>;
+  "actions": Array<SuggestedAction>;
+  "incident": number | null;
+}
+
+interface SuggestedAction {
+  "action": string;
+  "subject": string;
+  "value": string;
+  "words": string;
+  "effect": string;
 }
 
 interface PlantTotals {

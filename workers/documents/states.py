@@ -13,6 +13,16 @@ SEVERITIES: tuple[Severity, ...] = ("well", "unknown", "notice", "warning", "cri
 KINDS = ("plant", "pipeline", "application", "node", "queue", "host", "loop")
 
 
+class SuggestedAction(StoredDocument, frozen=True, kw_only=True):
+    """An action that ends the cause of a problem, or its impact; the console makes a button of it."""
+
+    action: Annotated[str, describe("The permission it needs, such as queue.pause.")]
+    subject: Annotated[str, describe('What it changes, as "kind/name".')]
+    value: Annotated[str, describe("The part or value, such as consumption.")] = ""
+    words: Annotated[str, describe("The text of its button: a verb and its object.")]
+    effect: Annotated[str, describe("What it changes, and what it can't change, in sentences.")] = ""
+
+
 class SubjectFinding(StoredDocument, frozen=True, kw_only=True):
     """A problem of a subject, as the headline's list shows it."""
 
@@ -22,6 +32,10 @@ class SubjectFinding(StoredDocument, frozen=True, kw_only=True):
     sentence: str
     step: Annotated[str, describe("The recommended first step.")] = ""
     since: Instant | None = None
+    impact: Annotated[str, describe("Who is affected, with numbers and limits.")] = ""
+    affected: Annotated[list[str], describe('Subjects that this cause explains ("kind/name").')] = []
+    actions: Annotated[list[SuggestedAction], describe("The best action first; none if the loops handle it.")] = []
+    incident: Annotated[int | None, describe("The number of its open incident.")] = None
 
 
 class SubjectState(StoredDocument, frozen=True, kw_only=True, gc=False):
