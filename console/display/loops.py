@@ -1,17 +1,19 @@
-"""A loop as pages and the API show it: what is in force, and each of its parameters."""
+"""A loop as pages and the API show it: what is in force, each of its parameters, and its decisions."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from common.parameter import Parameter
-from console.display.formats import HumanValues, build_human_values
+from console.display.formats import HumanValues, build_human_values, format_compactly
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.law import Law
-from workers.models import Loop, Override
+from workers.control.kinds.registry import find_display
+from workers.control.ledger.runs import TickRun
+from workers.models import LedgerEntry, Loop, Override
 from workers.steering import overrides
 from workers.steering.scope import is_advisory_only, list_active_loops
 
@@ -157,3 +159,63 @@ def _build_row(
         choices=declared.choices,
         override=by_name.get(name),
     )
+
+
+def describe_action(entry: LedgerEntry) -> str:
+    """Return a decision's action in a few words: those of its kind if it has some, else its values."""
+    return find_display(entry.loop.law, entry.loop.target).brief(entry.action) or format_compactly(entry.action)
+
+
+@dataclass
+class FoldedDecisions:
+    """Decisions of one law with the same action and the same effect, newest first."""
+
+    entries: list[LedgerEntry] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """Return the number of decisions."""
+        return len(self.entries)
+
+    @property
+    def newest(self) -> LedgerEntry:
+        """Return the decision that stands for all."""
+        return self.entries[0]
+
+    @property
+    def since(self) -> datetime:
+        """Return the time of the first decision."""
+        return min(entry.at for entry in self.entries)
+
+    @property
+    def loops(self) -> list[Loop]:
+        """Return the loops that decided, by name."""
+        return sorted({entry.loop.pk: entry.loop for entry in self.entries}.values(), key=lambda loop: loop.name)
+
+    @property
+    def has_one_reason(self) -> bool:
+        """Return whether all decisions have the reason of the newest."""
+        return len({entry.reason for entry in self.entries}) == 1
+
+
+def fold_decisions(rows: Iterable[LedgerEntry | TickRun]) -> list[LedgerEntry | FoldedDecisions | TickRun]:
+    """Fold equal decisions into one line each, and all ticks in between into one last line.
+
+    A decision that no other equals stays as it is. Lines are in the order of their newest decision.
+    """
+    groups: dict[object, FoldedDecisions] = {}
+    between: TickRun | None = None
+    for row in rows:
+        if isinstance(row, TickRun):
+            between = row if between is None else between.merge(row)
+        else:
+            groups.setdefault(_get_fold_key(row), FoldedDecisions()).entries.append(row)
+    lines = [group if group.count > 1 else group.newest for group in groups.values()]
+    return [*lines, *([] if between is None else [between])]
+
+
+def _get_fold_key(entry: LedgerEntry) -> object:
+    """Return what equal decisions have in common; a harmful, folded, or idle one is like no other."""
+    if entry.action is None or entry.folded_ticks or entry.verdict == LedgerEntry.Verdict.HARMFUL:
+        return entry.pk
+    return entry.loop.law, describe_action(entry), entry.verdict, entry.mode, entry.limited_by, bool(entry.error)

@@ -1,8 +1,8 @@
 """Template filters that convert a value to a text, an address, or a part of itself."""
 
 import json
-from collections.abc import Callable
-from datetime import UTC
+from collections.abc import Callable, Iterable
+from datetime import UTC, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,18 +13,19 @@ from django.utils.html import format_html
 from common.errors import BadInput
 from common.stored_document import StoredDocument, find_value
 from console.display import formats, states
-from console.display.formats import format_compactly, is_finite_number
+from console.display.formats import is_finite_number
+from console.display.loops import FoldedDecisions, describe_action, fold_decisions
 from console.help.glossary import load_definitions
 from console.input.form_values import format_iso_time, parse_time
 from controllers.patterns.expression import Expression, render
 from workers.alerts.conditions.condition import describe_loop
-from workers.control.kinds.registry import find_display
 from workers.control.ledger.runs import TickRun, compute_entry_lateness
 from workers.models import LedgerEntry, Override
 from workers.plants.registry import LOCAL
 from workers.steering.scope import Scope
 
 register = template.Library()
+EVERY_TICK = "each=1"  # of the ledger's query
 FILTERS: dict[str, Callable[..., Any]] = {
     "iso": format_iso_time,
     "value": formats.format_value,
@@ -37,6 +38,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "css_share": formats.format_css_share,
     "coordinate": formats.format_coordinate,
     "brief": formats.format_brief_number,
+    "did": describe_action,
     "health_word": states.get_health_word,
     "state_word": states.get_state_word,
 }
@@ -97,12 +99,6 @@ def each(text: str) -> list[str]:
 
 
 @register.filter
-def did(entry: LedgerEntry) -> str:
-    """Return a decision's action in a few words: those of its kind if it has some, else its values."""
-    return find_display(entry.loop.law, entry.loop.target).brief(entry.action) or format_compactly(entry.action)
-
-
-@register.filter
 def loop_title(name: str) -> str:
     """Return the title of a loop: its law and its target, which is unique."""
     words = describe_loop(str(name))
@@ -110,10 +106,26 @@ def loop_title(name: str) -> str:
 
 
 @register.filter
+def folded(rows: Iterable[LedgerEntry | TickRun], asked: str = "") -> list[LedgerEntry | FoldedDecisions | TickRun]:
+    """Return decisions with equal ones folded, unless the query requests every tick."""
+    return list(rows) if EVERY_TICK in asked.split("&") else fold_decisions(rows)
+
+
+@register.filter
+def decisions_of(line: FoldedDecisions) -> str:
+    """Return the address of the ledger that lists each decision of a folded line."""
+    loops, newest = line.loops, line.newest
+    whose = {"loop": loops[0].pk} if len(loops) == 1 else {"law": newest.loop.law}
+    end = newest.at.replace(microsecond=0) + timedelta(seconds=1)
+    span = {"from": format_iso_time(line.since), "to": format_iso_time(end)}
+    return f"{reverse('ledger')}?{urlencode({**whose, 'acted': 1, 'verdict': newest.verdict, **span})}&{EVERY_TICK}"
+
+
+@register.filter
 def ticks_of(run: TickRun, asked: str = "") -> str:
     """Return the address of the ledger that lists each tick of a run. asked: the query that selected them."""
-    span = urlencode({"each": 1, "from": format_iso_time(run.since), "to": format_iso_time(run.end)})
-    return f"{reverse('ledger')}?{asked}{'&' if asked else ''}{span}"
+    span = urlencode({"from": format_iso_time(run.since), "to": format_iso_time(run.end)})
+    return f"{reverse('ledger')}?{asked}{'&' if asked else ''}{EVERY_TICK}&{span}"
 
 
 @register.filter

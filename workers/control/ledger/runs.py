@@ -85,6 +85,20 @@ class TickRun:
         self.late_seconds = max(self.late_seconds, late_seconds)
         self.loops.add(tick.loop)
 
+    def merge(self, other: "TickRun") -> "TickRun":
+        """Return one run with the ticks of both."""
+        return TickRun(
+            max(self.newest, other.newest),
+            min(self.oldest, other.oldest),
+            min(self.since, other.since),
+            max(self.until, other.until),
+            self.no_action + other.no_action,
+            self.routine + other.routine,
+            self.late + other.late,
+            max(self.late_seconds, other.late_seconds),
+            self.loops | other.loops,
+        )
+
 
 @dataclass(frozen=True)
 class TickRunPage:
