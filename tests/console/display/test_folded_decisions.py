@@ -77,4 +77,4 @@ def test_the_ledger_shows_twelve_equal_decisions_of_three_idle_loops_as_one_row(
     for second in range(12):
         decide(second, loops[second % 2])
     page = viewer.get("/ledger/").content.decode()
-    assert page.count("×") == 1 and "× 12" in page and "12 entries" in page
+    assert page.count("\u00d7") == 1 and "\u00d7 12" in page and "12 entries" in page
