@@ -32,6 +32,7 @@ urlpatterns = [
     path("queues/<str:name>/definition/", queue_definitions.definition_page, name="queue-definition"),
     path("queues/<str:name>/definition/preview", queue_definitions.preview, name="queue-change-preview"),
     path("queues/<str:name>/change", queue_definitions.change, name="queue-change"),
+    path("queues/<str:name>/roll-back", queue_definitions.roll_back, name="queue-roll-back"),
     path("queues/<str:name>/waiting/", queues.show_waiting_events, name="queue-waiting"),
     path("queues/<str:name>/cap", queues.cap, name="queue-cap"),
     path("queues/<str:name>/pause", queues.pause, name="queue-pause"),

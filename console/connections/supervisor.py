@@ -67,6 +67,10 @@ class ProcessRow:
     def is_well(self) -> bool:
         return self.state == "RUNNING"
 
+    @property
+    def is_suspended(self) -> bool:
+        return self.state == SUSPENDED
+
 
 def is_there() -> bool:
     """Return whether ./run has started this console."""
@@ -129,7 +133,8 @@ def log_lines(name: str) -> list[str]:
 def restart(name: str, at_once: bool) -> ProcessRow:
     """Restart a process, or start a stopped one; return its previous state.
 
-    It finishes its work, unless it is to end `at_once`: then it is killed with its children.
+    It finishes its work, unless it is to end `at_once`: then it is killed with its children. So is a suspended process,
+    which no other signal ends.
     """
     process_row = get_process(name)
     if process_row.pid is None:
@@ -138,7 +143,7 @@ def restart(name: str, at_once: bool) -> ProcessRow:
             _ask("startProcess", f"{groups[process_row.name]}:{process_row.name}", False)
     else:
         with suppress(ProcessLookupError):  # it has just ended
-            if at_once:
+            if at_once or process_row.is_suspended:
                 os.killpg(process_row.pid, signal.SIGKILL)  # the supervisor gives each process its own group
             else:
                 os.kill(process_row.pid, signal.SIGTERM)

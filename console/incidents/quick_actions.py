@@ -1,45 +1,86 @@
-"""Buttons at an open alert: actions that only need a reason, related pages, and the undo of earlier changes."""
+"""Buttons that end the cause of an incident, or its impact. Each one states its effect and posts a small form.
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+`SuggestedAction` (of a finding) names what to do: the permission, the subject, and a value. `BUILDERS` has a function
+for each permission that makes the button. Alerts without a finding get the actions of their condition.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from django.urls import reverse
-from django.utils import timezone
 
+from common.errors import BadInput
 from common.parsing import parse_digits
-from console.accounts.access import Actor
-from console.display.formats import format_for_input
-from console.display.override_words import format_short_value
+from console.accounts.access import ACTIONS, Actor
+from console.actions.queues.definitions import find_version_before
+from console.connections import supervisor
+from console.connections.supervisor import NoSupervisor, ProcessRow
 from console.display.states import find_subject_page
-from console.incidents.changes import IncidentChange
-from console.input.form_values import format_iso_time
-from console.models import AuditEntry, Mark
-from controllers.framework.reason import format_count
-from controllers.shedding.ladder import LAW as LADDER
-from queues.models import Node, Queue
+from controllers.concurrency.law import LAW as CONCURRENCY
+from queues.models import Queue
+from queues.pausing import CONSUMPTION, INTAKE
 from workers.alerts.lifecycle.models import Alert
+from workers.documents.hosts import parse_role
 from workers.documents.snapshot import Snapshot
-from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
-from workers.placement.plans import can_roll_back
-from workers.steering import overrides, plant_settings
+from workers.documents.states import SubjectFinding, SuggestedAction
+from workers.models import Loop
 
-MINUTES = 30  # of a hold or a pause
+MINUTES = 30  # the end that a form suggests
+MAX_REASON = 160  # of a suggested reason
 SUBJECTS = ("queue", "node", "host")
 FAILING = ("failed", "stalled")
 OF_PROCESSES = ("workers_missing", "observer_silent", "loops_stopped", "loop_silent", "host_overloaded")
+# These actions end the cause; all others contain its impact.
+FIXES = frozenset({"process.restart", "queue.define", "pipeline.steer", "pipeline.declare", "dead_letters.requeue"})
 
 
-@dataclass(frozen=True)
+class ExpiryChoice(NamedTuple):
+    """An end that a form offers."""
+
+    minutes: int
+    words: str
+
+
+EXPIRY_CHOICES = (
+    ExpiryChoice(15, "15 min"),
+    ExpiryChoice(MINUTES, "30 min"),
+    ExpiryChoice(60, "1 h"),
+    ExpiryChoice(240, "4 h"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
 class QuickAction:
-    """A button that posts its name and value with the reason of its form. may: the permission it needs."""
+    """A button, and the form that it opens.
+
+    may: the permission that it needs; fields: of its form; effect: what it changes, in sentences; ends: the ends that
+    its form offers; reason: suggested; a link opens a page instead; subject: "kind/name".
+    """
 
     words: str
     url: str
-    name: str
-    value: str
     may: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+    effect: str = ""
+    ends: Sequence[ExpiryChoice] = ()
+    minutes: int = MINUTES  # the end that is selected
+    is_link: bool = False
+    subject: str = ""
+    value: str = ""
+    reason: str = ""
+
+    @property
+    def key(self) -> str:
+        """Return its ID on a page."""
+        return "-".join([self.may, self.subject, self.value]).translate(str.maketrans("./@ ", "----"))
+
+    @property
+    def fixes(self) -> bool:
+        """Return whether it ends the cause, not only its impact."""
+        return self.may in FIXES
 
 
 @dataclass(frozen=True)
@@ -51,48 +92,320 @@ class RelatedPage:
     may: str = "plant.view"
 
 
-def find_loop(alert: Alert) -> Loop | None:
-    """Return the loop that the alert is about."""
-    return Loop.objects.filter(name=alert.labels["loop"]).first() if "loop" in alert.labels else None
+def build_quick_action(suggested: SuggestedAction, snapshot: Snapshot, reason: str = "") -> QuickAction | None:
+    """Return the button of a suggested action; None if it is done already, or its subject is gone."""
+    kind, _, name = suggested.subject.partition("/")
+    if suggested.action not in BUILDERS:
+        return None
+    parts = BUILDERS[suggested.action](kind, name, suggested.value, snapshot)
+    if parts is None:
+        return None
+    return QuickAction(
+        words=suggested.words,
+        url=parts.url,
+        may=suggested.action,
+        fields=parts.fields,
+        effect=suggested.effect,
+        ends=EXPIRY_CHOICES if parts.lasts else (),
+        is_link=parts.is_link,
+        subject=suggested.subject,
+        value=suggested.value,
+        reason=reason,
+    )
 
 
-def list_quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot) -> list[QuickAction]:
-    """Return the actions for the alert's condition and subject that are not done already.
+def list_finding_actions(finding: SubjectFinding, snapshot: Snapshot, actor: Actor) -> list[QuickAction]:
+    """Return the buttons of a finding that the actor may use, the best first."""
+    reason = suggest_reason(finding.incident, finding.sentence)
+    return _build_all(finding.actions, snapshot, actor, reason)
 
-    Return none if the alert is resolved.
+
+def list_quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot, actor: Actor) -> list[QuickAction]:
+    """Return the actions for an open alert that are not done already and that the actor may use, the best first.
+
+    They are those of its incident's finding and of its processes, or else those of its condition.
     """
-    return [] if alert.resolved_at is not None else list(_iterate_quick_actions(alert, loop, snapshot))
+    if alert.resolved_at is not None:
+        return []
+    incident = alert.under_id or alert.pk
+    finding = find_incident_finding(incident, snapshot)
+    reason = suggest_reason(incident, finding.sentence if finding else alert.title)
+    processes = [_suggest_restart(row) for row in _list_processes_behind(alert)]
+    suggested = [*(finding.actions if finding else ()), *processes]
+    made = _build_all(suggested, snapshot, actor, reason)
+    return made or _build_all(_suggest_for_condition(alert, loop, snapshot), snapshot, actor, reason)
 
 
-def _iterate_quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot) -> Iterator[QuickAction]:
+def find_incident_finding(incident: int, snapshot: Snapshot) -> SubjectFinding | None:
+    """Return the finding of an incident."""
+    return next((finding for finding in snapshot.health.findings if finding.incident == incident), None)
+
+
+def suggest_reason(incident: int | None, sentence: str) -> str:
+    """Return the reason that a form suggests: "Incident 18: slow holds both slots"."""
+    said = sentence.strip().rstrip(".")
+    said = said if len(said) <= MAX_REASON else f"{said[: MAX_REASON - 1].rstrip()}…"
+    return f"Incident {incident}: {said}" if incident else said
+
+
+def _build_all(
+    suggested: Iterable[SuggestedAction], snapshot: Snapshot, actor: Actor, reason: str
+) -> list[QuickAction]:
+    made = (build_quick_action(action, snapshot, reason) for action in suggested)
+    usable = {(action.url, *action.fields.items()): action for action in made if action and actor.may(action.may)}
+    return list(usable.values())
+
+
+# --- the buttons, by permission -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Parts:
+    url: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+    lasts: bool = False
+    is_link: bool = False
+
+
+def _build_pause(kind: str, name: str, value: str, snapshot: Snapshot) -> _Parts | None:
+    row = snapshot.queues.get(name)
+    if row is None or value in {pause.part for pause in row.pauses}:
+        return None
+    return _Parts(url=reverse("queue-pause", args=[name]), fields={"part": value}, lasts=True)
+
+
+def _build_end(kind: str, name: str, value: str, snapshot: Snapshot) -> _Parts | None:
+    """Build the end of an override, of a pause (queue/NAME with its part), or of a drain (host/NAME)."""
+    if kind == "queue":
+        pauses = snapshot.queues[name].pauses if name in snapshot.queues else []
+        ids = [pause.override for pause in pauses if pause.part == value]
+    elif kind == "host":
+        draining = snapshot.hosts[name].draining if name in snapshot.hosts else None
+        ids = [draining.override] if draining else []
+    else:
+        ids = [int(name)] if parse_digits(name) is not None else []
+    return _Parts(url=reverse("override-end", args=[ids[0]]), fields={"end": "now"}) if ids else None
+
+
+def _build_mode(kind: str, name: str, value: str, snapshot: Snapshot) -> _Parts | None:
+    """Build a mode of a loop, or the number of worker slots of a host (a number), which its loop holds in manual."""
+    loop = Loop.objects.filter(name=f"{CONCURRENCY.name}/{name}" if kind == "host" else name).first()
+    if loop is None:
+        return None
+    mode = snapshot.loops[loop.name].mode if loop.name in snapshot.loops else loop.mode
+    if value in Loop.Mode.values:
+        lasts = value in Loop.HANDED_OVER
+        done = mode == value
+        fields = {"mode": value}
+    else:
+        host = snapshot.hosts.get(name)
+        lasts, done = True, host is not None and str(host.slots) == value
+        fields = {"mode": Loop.Mode.MANUAL.value, "value": value}
+    return None if done else _Parts(url=reverse("loop-mode", args=[loop.pk]), fields=fields, lasts=lasts)
+
+
+def _build_host_drain(kind: str, name: str, value: str, snapshot: Snapshot) -> _Parts | None:
+    host = snapshot.hosts.get(name)
+    if host is None or host.drained:
+        return None
+    return _Parts(url=reverse("worker-host-drain", args=[name]), lasts=True)
+
+
+def _build_restart(kind: str, name: str, value: str, snapshot: Snapshot) -> _Parts | None:
+    return _Parts(url=reverse("process-restart"), fields={"process": name}) if supervisor.is_there() else None
+
+
+def _build_roll_back(kind: str, name: str, value: str, snapshot: Snapshot) -> _Parts | None:
+    queue = Queue.objects.filter(name=name).first()
+    entry = find_version_before(queue) if queue else None
+    return _Parts(url=reverse("queue-roll-back", args=[name]), fields={"entry": str(entry.pk)}) if entry else None
+
+
+def _build_order(kind: str, name: str, value: str, snapshot: Snapshot) -> _Parts | None:
+    if name not in snapshot.pipeline.applications:
+        return None
+    return _Parts(url=reverse("pipeline-order", args=[name]), fields={"order": value or "restart"})
+
+
+def _build_declaration(kind: str, name: str, value: str, snapshot: Snapshot) -> _Parts:
+    """Build the link to a version of an application's declaration (a number, or shipped), which can be restored."""
+    query = f"?{urlencode({'version': value})}" if value else ""
+    return _Parts(url=f"{reverse('pipeline-declaration', args=[name])}{query}", is_link=True)
+
+
+def _build_plan(kind: str, name: str, value: str, snapshot: Snapshot) -> _Parts:
+    return _Parts(url=reverse("rebalance"), fields={"goal": value or "below-busy"})
+
+
+def _build_node_use(kind: str, name: str, value: str, snapshot: Snapshot) -> _Parts | None:
+    node, use = snapshot.nodes.get(name), value or "drain"
+    if node is None or (use == "drain" and node.drained):
+        return None
+    return _Parts(url=reverse("nodes-use"), fields={"node": name, "use": use})
+
+
+def _build_requeue(kind: str, name: str, value: str, snapshot: Snapshot) -> _Parts:
+    return _Parts(url=f"{reverse('dead-letters')}?{urlencode({'queue': name})}", is_link=True)
+
+
+def _build_approval(kind: str, name: str, value: str, snapshot: Snapshot) -> _Parts | None:
+    return _Parts(url=reverse("plan", args=[int(name)]), is_link=True) if parse_digits(name) is not None else None
+
+
+def _build_cancel(kind: str, name: str, value: str, snapshot: Snapshot) -> _Parts | None:
+    return _Parts(url=reverse("run-cancel", args=[int(name)])) if name in snapshot.runs else None
+
+
+BUILDERS: Mapping[str, Callable[[str, str, str, Snapshot], _Parts | None]] = {
+    "queue.pause": _build_pause,
+    "override.end": _build_end,
+    "loop.mode": _build_mode,
+    "host.drain": _build_host_drain,
+    "process.restart": _build_restart,
+    "queue.define": _build_roll_back,
+    "pipeline.steer": _build_order,
+    "pipeline.declare": _build_declaration,
+    "plan.propose": _build_plan,
+    "plan.approve": _build_approval,
+    "node.use": _build_node_use,
+    "dead_letters.requeue": _build_requeue,
+    "task.cancel": _build_cancel,
+}
+assert BUILDERS.keys() <= ACTIONS.keys()
+
+
+# --- processes ------------------------------------------------------------------------------------------------
+
+
+def _suggest_restart(row: ProcessRow) -> SuggestedAction:
+    """Suggest the restart of a process. A suspended one ignores all signals but SIGKILL."""
+    if row.is_suspended:
+        effect = f"{row.name} is suspended, and a suspended process can't end by itself. Weir kills and restarts it."
+    elif row.pid is None:
+        effect = f"{row.name} is {row.word}. It starts within seconds."
+    else:
+        effect = f"{row.name} finishes its current work and restarts within seconds."
+    verb = "Start" if row.pid is None else "Restart"
+    return SuggestedAction(
+        action="process.restart", subject=f"process/{row.name}", words=f"{verb} {row.name}", effect=effect
+    )
+
+
+def _list_processes_behind(alert: Alert) -> list[ProcessRow]:
+    """Return the processes that an alert is about: the suspended or stopped ones, or else all of them."""
+    wanted = _list_process_names(alert)
+    if not wanted or not supervisor.is_there():
+        return []
+    rows: Collection[ProcessRow] = ()
+    with suppress(NoSupervisor):
+        rows = supervisor.list_processes()
+    named = [row for name in wanted for row in rows if row.name == name or row.name.startswith(f"{name}-")]
+    failed = [row for row in named if not row.is_well]
+    return failed or [row for row in named if alert.condition in RESTARTED]
+
+
+RESTARTED = (
+    "observer_silent",
+    "loops_stopped",
+    "workers_missing",
+    "node_lost",
+)  # although the supervisor sees no fault
+
+
+def _list_process_names(alert: Alert) -> list[str]:
+    """Return the names of processes whose fault causes an alert, the most likely first.
+
+    `pipeline` stands for its replicas, too.
+    """
+    node, host = alert.labels.get("node", ""), alert.labels.get("host", "")
+    if node:
+        return [f"agent-{node}", node]
+    if host:
+        return [f"worker-{parse_role(host)}"]
+    if "pipeline" in alert.labels:
+        return ["pipeline"]
+    return PROCESSES.get(alert.condition, [])
+
+
+PROCESSES = {
+    "observer_silent": ["observer"],
+    "loops_stopped": ["beat", "worker-control"],
+    "loop_silent": ["worker-control", "beat"],
+    "workers_missing": ["worker-jobs"],
+    "queue_wait": ["worker-jobs", "pipeline"],
+    "queue_latency": ["worker-jobs", "pipeline"],
+    "pipeline_down": ["pipeline"],
+    "pipeline_stalled": ["pipeline"],
+    "pipeline_lag": ["pipeline"],
+    "producer_silent": ["telemetry"],
+}
+
+
+def find_observer_restart(actor: Actor, silent_seconds: float) -> tuple[str, QuickAction | None]:
+    """Return why no snapshot arrives, and the restart of the observer if the actor may do it.
+
+    The snapshot can't say it, so the web process asks the supervisor itself. "" if the supervisor sees no fault.
+    """
+    if not supervisor.is_there():
+        return "", None
+    try:
+        row = supervisor.get_process("observer")
+    except (NoSupervisor, BadInput):
+        return "", None
+    state = "not responding" if row.is_well else row.word
+    said = f"No data for {silent_seconds:.0f} s: the observer is {state}. Restart it."
+    reason = f"No data: the observer is {state}"
+    action = build_quick_action(_suggest_restart(row), Snapshot(), reason)
+    return said, action if action and actor.may(action.may) else None
+
+
+# --- alerts without a finding ---------------------------------------------------------------------------------
+
+
+def _suggest_for_condition(alert: Alert, loop: Loop | None, snapshot: Snapshot) -> Iterator[SuggestedAction]:
     labels = alert.labels
+    queue = labels.get("queue", "")
     if "pipeline" in labels:
         for name, row in sorted(snapshot.pipeline.applications.items()):
             if row.state in FAILING:
-                url = reverse("pipeline-order", args=[name])
-                yield QuickAction(f"Restart {name}", url, "order", "restart", "pipeline.steer")
+                effect = "It continues from its checkpoint. Events wait in their queues until then."
+                yield _suggest("pipeline.steer", f"application/{name}", f"Restart {name}", effect, "restart")
     if alert.condition == "workers_missing":
         for name, host in sorted(snapshot.hosts.items()):
             if host.role == "jobs" and host.draining is not None:
-                url = reverse("override-end", args=[host.draining.override])
-                yield QuickAction(f"Return {name} to service", url, "end", "now", "override.end")
-    if alert.condition == "override_ending" and parse_digits(labels.get("override", "")) is not None:
-        url = reverse("override-end", args=[int(labels["override"])])
-        yield QuickAction("End override", url, "end", "now", "override.end")
+                effect = f"{name} accepts work again at once."
+                yield _suggest("override.end", f"host/{name}", f"Return {name} to service", effect)
+    if alert.condition == "override_ending":
+        effect = "The previous value applies again at once."
+        yield _suggest("override.end", f"override/{labels.get('override', '')}", "End override", effect)
     elif loop is not None:
-        # An override of its mode may be in force, which the snapshot contains.
-        mode = snapshot.loops[loop.name].mode if loop.name in snapshot.loops else loop.mode
-        if mode != Loop.Mode.HOLD:
-            url = reverse("loop-mode", args=[loop.pk])
-            yield QuickAction(f"Hold loop for {MINUTES} min", url, "mode", Loop.Mode.HOLD, "loop.mode")
-    elif labels.get("queue") in snapshot.queues:
-        # Excess arrivals are stopped where they enter; wrong handling is stopped at the handler.
-        part = "consumption" if alert.condition == "dead_letters" else "intake"
-        if part not in {pause.part for pause in snapshot.queues[labels["queue"]].pauses}:
-            url = reverse("queue-pause", args=[labels["queue"]])
-            yield QuickAction(f"Pause {part} for {MINUTES} min", url, "part", part, "queue.pause")
+        effect = "The loop decides nothing until the hold ends. The current values stay."
+        yield _suggest("loop.mode", f"loop/{loop.name}", "Hold loop", effect, Loop.Mode.HOLD.value)
+    elif queue in snapshot.queues:
+        yield from _suggest_pauses(queue, alert.condition, snapshot)
     elif alert.condition == "node_toobusy" and labels.get("node") in snapshot.nodes:
-        yield QuickAction("Relieve busy nodes", reverse("rebalance"), "goal", "below-busy", "plan.propose")
+        effect = "It proposes a plan that moves points to other nodes. You approve the plan on its page."
+        yield _suggest("plan.propose", f"node/{labels['node']}", "Relieve busy nodes", effect, "below-busy")
+
+
+def _suggest_pauses(queue: str, condition: str, snapshot: Snapshot) -> Iterator[SuggestedAction]:
+    """Suggest a pause: excess arrivals are stopped where they enter, wrong handling at the handler."""
+    arrivals = snapshot.queues[queue].in_per_second
+    if condition != "dead_letters" and arrivals != 0:
+        effect = f"Producers of {queue} must wait, so it receives no events. Its waiting events are processed."
+        yield _suggest("queue.pause", f"queue/{queue}", f"Pause intake of {queue}", effect, INTAKE)
+    else:
+        effect = f"Workers take no events of {queue}, which wait until the pause ends. No event is lost."
+        yield _suggest("queue.pause", f"queue/{queue}", f"Pause consumption of {queue}", effect, CONSUMPTION)
+
+
+def _suggest(action: str, subject: str, words: str, effect: str, value: str = "") -> SuggestedAction:
+    return SuggestedAction(action=action, subject=subject, words=words, effect=effect, value=value)
+
+
+def find_loop(alert: Alert) -> Loop | None:
+    """Return the loop that the alert is about."""
+    return Loop.objects.filter(name=alert.labels["loop"]).first() if "loop" in alert.labels else None
 
 
 def iterate_related_pages(alert: Alert, loop: Loop | None) -> Iterator[RelatedPage]:
@@ -112,198 +425,3 @@ def iterate_related_pages(alert: Alert, loop: Loop | None) -> Iterator[RelatedPa
         yield RelatedPage(f"Task {labels['task']}", reverse("task", args=[labels["task"]]))
     if alert.condition == "override_ending":
         yield RelatedPage("Overrides", reverse("overrides"))
-
-
-AROUND = timedelta(minutes=10)
-HERE = {0: "at the subject", 1: "1 step upstream"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShownChange:
-    """A change with a link to its details.
-
-    away: its distance in words; record: how often its kind preceded such incidents; undo: a button; back: a page on
-    which it can be undone.
-    """
-
-    change: IncidentChange
-    url: str
-    outside_url: str
-    away: str
-    record: str
-    undo: QuickAction | None = None
-    back: RelatedPage | None = None
-
-
-def build_change_rows(changes: Sequence[IncidentChange], actor: Actor) -> list[ShownChange]:
-    """Return the changes as rows, in their order; undo buttons only if the actor may use them."""
-    rows = []
-    for change in changes:
-        kind, _, name = change.ref.partition(":")
-        links = SHOWN[kind](name, change) if kind in SHOWN else _Links()
-        rows.append(
-            ShownChange(
-                change=change,
-                url=links.url or _build_timeline_url(change.at),
-                outside_url=links.outside_url,
-                away=describe_distance(change),
-                record=record_words(change),
-                undo=links.undo if links.undo is not None and actor.may(links.undo.may) else None,
-                back=links.back if links.back is not None and actor.may(links.back.may) else None,
-            )
-        )
-    return rows
-
-
-def describe_distance(change: IncidentChange) -> str:
-    """Return how far the change is from the disturbed subject, in words."""
-    if change.steps is None:
-        return "not known to be upstream"
-    return HERE.get(change.steps, f"{change.steps} steps upstream")
-
-
-def record_words(change: IncidentChange) -> str:
-    """Return how often changes of its kind preceded incidents of this condition, in words."""
-    if not change.incidents:
-        return "no earlier incident of this kind to compare with"
-    earlier = format_count(change.incidents, "earlier incident")
-    return f"similar changes preceded {change.before} of {earlier} of this kind"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Links:
-    url: str = ""
-    outside_url: str = ""
-    undo: QuickAction | None = None
-    back: RelatedPage | None = None
-
-
-def _build_override_undo(numbers: str, change: IncidentChange) -> _Links:
-    """Build the undo of an override. Overrides that were set together are ended on their own page."""
-    keys = [int(number) for number in numbers.split(",")]
-    override = Override.objects.select_related("loop").filter(pk=keys[0]).first()
-    if override is None:
-        return _Links()
-    alone = len(keys) == 1
-    url = reverse("loop", args=[override.loop.pk]) if alone and override.loop else reverse("overrides")
-    if change.kind == "override ended" or not overrides.list_active(timezone.now()).filter(pk__in=keys).exists():
-        return _Links(url=url)
-    if not alone:
-        return _Links(url=url, back=RelatedPage("End overrides", url, "override.end"))
-    end = reverse("override-end", args=[override.pk])
-    return _Links(url=url, undo=QuickAction("End override", end, "end", "now", "override.end"))
-
-
-def _build_plan_undo(name: str, change: IncidentChange) -> _Links:
-    plan = Plan.objects.filter(pk=int(name)).first()
-    if plan is None:
-        return _Links()
-    url = reverse("plan", args=[plan.pk])
-    if not can_roll_back(plan):
-        return _Links(url=url)
-    back = reverse("plan-roll-back", args=[plan.pk])
-    return _Links(url=url, undo=QuickAction("Propose rollback", back, "plan", name, "plan.propose"))
-
-
-def _build_declaration_undo(name: str, change: IncidentChange) -> _Links:
-    application, _, number = name.partition(":")
-    url = reverse("pipeline-declaration", args=[application])
-    rows = PipelineVersion.objects.filter(application=application, number__lt=int(number))
-    before = rows.order_by("-number").values_list("number", flat=True).first()
-    version = "shipped" if before is None else str(before)
-    words = "Restore the default version" if before is None else f"Restore version {before}"
-    page = f"{url}?{urlencode({'version': version})}"
-    return _Links(url=f"{url}?version={number}", back=RelatedPage(words, page, "pipeline.declare"))
-
-
-def _build_audit_undo(name: str, change: IncidentChange) -> _Links:
-    entry = AuditEntry.objects.filter(pk=int(name)).first()
-    if entry is None:
-        return _Links()
-    first = entry.target.split(" ")[0]
-    if entry.action == "settings.change" and entry.target in plant_settings.BY_NAME:
-        page = reverse("plant-settings")
-        before = entry.before
-        if not isinstance(before, int | float) or plant_settings.get_setting_value(entry.target) == before:
-            return _Links(url=page)
-        undo, words = reverse("plant-setting", args=[entry.target]), f"Reset to {plant_settings.format_setting(before)}"
-        return _Links(url=page, undo=QuickAction(words, undo, "value", format_for_input(before), "settings.change"))
-    if entry.action == "settings.change" and "/" in first:
-        return _build_loop_value_undo(first, entry)
-    if entry.action == "ladder.cap" and Queue.objects.filter(name=entry.target).exists():
-        page = reverse("queue", args=[entry.target])
-        loop = Loop.objects.filter(name=f"{LADDER.name}/{entry.target}").first()
-        if loop is None or entry.before is None or loop.parameters.get("cap") != entry.after["cap"]:
-            return _Links(url=page)
-        undo, before = reverse("queue-cap", args=[entry.target]), entry.before["cap"]
-        return _Links(url=page, undo=QuickAction(f"Reset to {before}", undo, "cap", before, "ladder.cap"))
-    if entry.action.startswith("queue.") and Queue.objects.filter(name=first).exists():
-        return _Links(url=reverse("queue", args=[first]))
-    if entry.action == "node.use" and Node.objects.filter(name=first).exists():
-        page = reverse("node", args=[first])
-        return _Links(url=page, back=RelatedPage("Return to service", page, "node.use"))
-    if entry.action.startswith("pipeline."):
-        return _Links(url=reverse("pipeline"))
-    if entry.action == "alert_rule.change":
-        return _Links(url=reverse("alert-rules"))
-    return _Links()
-
-
-def _build_loop_value_undo(name: str, entry: AuditEntry) -> _Links:
-    """Build the undo of a loop's parameter or guard setting.
-
-    It is a link to the settings page, while the value is the one set then.
-    """
-    loop = Loop.objects.filter(name=name).first()
-    if loop is None:
-        return _Links()
-    url, parameter = reverse("loop", args=[loop.pk]), entry.target.removeprefix(f"{name} ")
-    own = loop.guard if parameter.startswith("guard.") else loop.parameters
-    if own.get(parameter.removeprefix("guard.")) != entry.after:
-        return _Links(url=url)
-    page = f"{reverse('plant-settings')}?loop={loop.pk}"
-    return _Links(url=url, back=RelatedPage(f"Reset to {format_short_value(entry.before)}", page, "settings.change"))
-
-
-def _build_hold(name: str, change: IncidentChange) -> _Links:
-    """Build a button that holds a harmful loop: its effects stay, and it takes no further action."""
-    entry = LedgerEntry.objects.select_related("loop").filter(pk=int(name)).first()
-    if entry is None:
-        return _Links()
-    url = reverse("entry", args=[entry.pk])
-    held = [
-        override.value for override in overrides.list_for_loop(entry.loop, timezone.now()) if override.name == "mode"
-    ]
-    if (held[-1] if held else entry.loop.mode) == Loop.Mode.HOLD:
-        return _Links(url=url)
-    hold = reverse("loop-mode", args=[entry.loop.pk])
-    words = f"Hold loop for {MINUTES} min"
-    return _Links(url=url, undo=QuickAction(words, hold, "mode", Loop.Mode.HOLD, "loop.mode"))
-
-
-def _build_part_link(part: str, change: IncidentChange) -> _Links:
-    kind, _, name = part.partition("/")
-    if kind in ("node", "queue", "host"):
-        return _Links(url=find_subject_page(kind, name))
-    if kind == "application":
-        return _Links(url=reverse("pipeline-application", args=[name]))
-    return _Links(url=reverse("pipeline") if kind in ("type", "operator") else "")
-
-
-def _build_timeline_url(at: datetime) -> str:
-    query = {"from": format_iso_time(at - AROUND), "to": format_iso_time(at + AROUND), "at": format_iso_time(at)}
-    return f"{reverse('timeline')}?{urlencode(query)}"
-
-
-SHOWN: dict[str, Callable[[str, IncidentChange], _Links]] = {
-    "override": _build_override_undo,
-    "overrides": _build_override_undo,
-    "plan": _build_plan_undo,
-    "declaration": _build_declaration_undo,
-    "audit": _build_audit_undo,
-    "mark": lambda name, change: _Links(
-        outside_url="".join(Mark.objects.filter(pk=int(name)).values_list("url", flat=True))
-    ),
-    "entry": _build_hold,
-    "part": _build_part_link,
-}

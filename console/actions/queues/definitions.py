@@ -18,11 +18,13 @@ from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from console.input.form_values import digest_of
+from console.models import AuditEntry
 from queues import projection
 from queues.models import Queue
 from queues.topology import Topology
 from workers.consumer import registry
 from workers.consumer.handler import Place
+from workers.host.egress import HIDDEN
 from workers.steering import enforcing
 from workers.steering.overrides import read_reason
 
@@ -134,6 +136,38 @@ def change(
     before, after = audit_document(change_.before), audit_document(change_.after)
     audit_log.record(actor, "queue.change", name, reason=why, before=before, after=after)
     return change_
+
+
+def find_version_before(queue: Queue) -> AuditEntry | None:
+    """Return the audit entry of the queue's last change; None if its previous values can't be restored.
+
+    They can't if somebody changed the same fields outside the console, or if the log hides secrets of the handler.
+    """
+    entry = AuditEntry.objects.filter(action="queue.change", target=queue.name).order_by("-pk").first()
+    if entry is None or not isinstance(entry.before, dict) or not isinstance(entry.after, dict):
+        return None
+    current = get_queue_definition(queue)
+    is_current = entry.after == audit_document({name: current.get(name) for name in entry.after})
+    return entry if is_current and is_restorable(entry.before) else None
+
+
+def is_restorable(before: Mapping[str, Any]) -> bool:
+    """Return whether the audit log has all previous values of a change: it hides secrets and paths of addresses."""
+    options = before.get("handler_options") or {}
+    return not any(name == "url" or HIDDEN in str(value) for name, value in options.items())
+
+
+def roll_back(actor: Actor, name: str, entry: int, *, reason: str, now: datetime, control: redis.Redis) -> QueueChange:
+    """Undo the queue's last change, which the audit entry records. Raises `BadInput` that names queue or entry."""
+    require_permission(actor, "queue.define", [name])
+    queue = Queue.objects.filter(name=name).first()
+    if queue is None:
+        raise BadInput("queue", f"{name[:40]} is not a queue.")
+    last = find_version_before(queue)
+    if last is None or last.pk != entry:
+        raise BadInput("entry", f"is not the last change of {name}; reload the page to see its current definition.")
+    digest = digest_of(get_queue_definition(queue))
+    return change(actor, name, last.before or {}, digest=digest, reason=reason, now=now, control=control)
 
 
 @transaction.atomic

@@ -28,7 +28,7 @@ def restart(actor: Actor, name: str, reason: str, at_once: bool = False) -> Proc
     why = read_reason(reason)
     process = supervisor.get_process(name)
     before = {"state": process.word, "pid": process.pid}
-    after = {"at_once": at_once}
+    after = {"at_once": at_once or process.is_suspended}
     with audit_log.record_attempt(actor, "process.restart", name, reason=why, before=before, after=after):
         supervisor.restart(name, at_once)
     return process

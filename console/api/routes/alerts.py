@@ -17,7 +17,7 @@ from console.api.request.answers import Router, build_answer, convert
 from console.api.request.authentication import actor_for
 from console.api.request.input import RequestBody, UtcTime, check_rows
 from console.incidents import changes
-from console.incidents.quick_actions import build_change_rows
+from console.incidents.change_rows import build_change_rows
 from console.input.form_values import Id
 from workers.alerts import review
 from workers.alerts.delivery.notification import Notice, load_notification

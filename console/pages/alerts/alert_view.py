@@ -13,14 +13,13 @@ from django.utils import timezone
 
 from console.accounts.access import Actor
 from console.actions.alerts import may_quiet
+from console.incidents.change_rows import ShownChange, build_change_rows
 from console.incidents.changes import is_incident, load_changes
 from console.incidents.differences import MAX_READ
 from console.incidents.quick_actions import (
     MINUTES,
     QuickAction,
     RelatedPage,
-    ShownChange,
-    build_change_rows,
     find_loop,
     iterate_related_pages,
     list_quick_actions,
@@ -192,9 +191,7 @@ def build_alert_details(alert: Alert, snapshot: Snapshot, actor: Actor) -> Alert
         changes=changes[:MAX_CHANGES],
         more_changes=changes[MAX_CHANGES:],
         can_undo=any(change.undo for change in changes),
-        quick_actions=[
-            quick_action for quick_action in list_quick_actions(alert, loop, snapshot) if actor.may(quick_action.may)
-        ],
+        quick_actions=list_quick_actions(alert, loop, snapshot, actor),
         quick_minutes=MINUTES,
         related_pages=[
             related_page for related_page in iterate_related_pages(alert, loop) if actor.may(related_page.may)

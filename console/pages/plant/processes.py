@@ -46,12 +46,18 @@ def processes_page(request: HttpRequest) -> HttpResponse:
 
 @declare_action("process.restart", processes_page)
 def restart(request: HttpRequest) -> ActionResult:
-    """Restart a process. Posted: process, reason, at_once (1: it is killed)."""
+    """Restart a process. Posted: process, reason, at_once (1: it is killed, as a suspended process always is)."""
     name, at_once = request.POST.get("process", ""), request.POST.get("at_once") == "1"
     try:
         was = actions.restart(actor_of(request), name, request.POST.get("reason", ""), at_once)
     except NoSupervisor as error:
         raise BadInput("process", str(error)) from None
-    how = "is starting" if was.pid is None else "was killed and is restarting" if at_once else "is restarting"
-    url = reverse("processes")
-    return ActionResult(f"{name} {how}.", url, {"go": url})
+    return ActionResult(f"{name} {_describe_restart(was, at_once)}.", reverse("processes"))
+
+
+def _describe_restart(was: ProcessRow, at_once: bool) -> str:
+    if was.pid is None:
+        return "is starting"
+    if was.is_suspended:
+        return "was suspended; it was killed and is restarting"
+    return "was killed and is restarting" if at_once else "is restarting"

@@ -16,7 +16,7 @@ from console.accounts.access import ConfirmationNeeded, actor_of, requires
 from console.actions.queues import definitions as queue_definitions
 from console.actions.queues.definitions import FIELDS
 from console.connections.control_server import control
-from console.input.form_values import digest_of, parse_number
+from console.input.form_values import digest_of, parse_number, parse_row_id
 from console.pages.frame.page import (
     ActionResult,
     FormPage,
@@ -135,6 +135,22 @@ def change(request: HttpRequest, name: str) -> ActionResult:
     )
     url = reverse("queue", args=[name])
     return ActionResult(f"{name} was changed: {'; '.join(changed.list_changed_lines())}.", url, {"go": url})
+
+
+@declare_action("queue.define", definition_page)
+def roll_back(request: HttpRequest, name: str) -> ActionResult:
+    """Undo the last change of a queue. Posted: entry (of the audit log, as shown), reason."""
+    changed = queue_definitions.roll_back(
+        actor_of(request),
+        name,
+        parse_row_id(request.POST.get("entry", "")) or 0,
+        reason=request.POST.get("reason", ""),
+        now=timezone.now(),
+        control=control(),
+    )
+    return ActionResult(
+        f"{name} was rolled back: {'; '.join(changed.list_changed_lines())}.", reverse("queue", args=[name])
+    )
 
 
 @declare_action("queue.define", new_page)

@@ -7,6 +7,8 @@ export function start() {
   const help = document.getElementById("keys");
   document.addEventListener("click", (event) => {
     for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
+    const folded = event.target.closest("[data-fold]")?.closest("details");
+    if (folded) fold(folded);
   });
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -24,14 +26,16 @@ function acknowledge() {
 }
 
 function close() {
-  const menu = document.querySelector("details.menu[open]");
-  if (menu) {
-    menu.open = false;
-    menu.querySelector("summary").focus();
-    return;
-  }
+  const menu = document.querySelector("details.menu[open], details.quick-action[open]");
+  if (menu) return fold(menu);
   const link = document.querySelector("a[data-close]");
   if (link) location.assign(kept(link.href));
+}
+
+/** @param {HTMLDetailsElement} details */
+function fold(details) {
+  details.open = false;
+  details.querySelector("summary").focus();
 }
 
 /** Focus the next or previous row that can be opened, so that screen readers announce it.

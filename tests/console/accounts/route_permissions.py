@@ -50,6 +50,7 @@ OPEN_TO = {
     """,
     ("administrator", "POST"): """
         queues/create queues/<str:name>/definition/preview queues/<str:name>/change processes/restart
+        queues/<str:name>/roll-back
         plants/attach plants/register plants/<str:name>/remove tasks/define alerts/receivers/change
         alerts/receivers/<int:receiver_id>/delete alerts/receivers/<int:receiver_id>/test
         settings/plant/<str:name> settings/plant/loops/<int:loop_id> settings/users/create

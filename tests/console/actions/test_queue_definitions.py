@@ -2,6 +2,7 @@
 
 import pytest
 
+from console.actions.queues.definitions import find_version_before, is_restorable
 from console.embedded.seeding import seed
 from console.models import AuditEntry
 from queues import keys
@@ -112,3 +113,33 @@ def test_the_api_makes_and_changes_too(administrator, control):
     body = {"tries": 9, "digest": made.json()["digest"], **REASON}
     changed = administrator.post("/api/v1/queues/mail/definition", body, content_type="application/json")
     assert changed.json() == {"queue": "mail", "before": {"tries": 5}, "after": {"tries": 9}}
+
+
+def change_alert(administrator, **fields):
+    answer = fetch(administrator, "/queues/alert/change", {**fields, **shown(administrator)})
+    assert answer.status_code == 200, answer.content
+
+
+def test_the_last_change_of_a_queue_is_rolled_back_while_it_is_the_last(administrator, control):
+    change_alert(administrator, tries="7", priority="2")
+    entry = find_version_before(Queue.objects.get(name="alert"))
+    before = entry.before
+    assert fetch(administrator, "/queues/alert/roll-back", {"entry": "0", **REASON}).status_code == 422
+    answer = fetch(administrator, "/queues/alert/roll-back", {"entry": str(entry.pk), **REASON})
+    assert answer.status_code == 200, answer.content
+    queue = projected(control).queue("alert")
+    assert (queue.tries, queue.priority) == (before["tries"], before["priority"])
+    again = fetch(administrator, "/queues/alert/roll-back", {"entry": str(entry.pk), **REASON})
+    assert again.status_code == 422 and "entry" in again.json()["errors"]
+
+
+def test_a_change_that_the_log_hides_or_that_was_changed_elsewhere_is_not_rolled_back(administrator):
+    queue = Queue.objects.get(name="alert")
+    assert find_version_before(queue) is None
+    change_alert(administrator, tries="7")
+    Queue.objects.filter(name="alert").update(tries=9)
+    assert find_version_before(Queue.objects.get(name="alert")) is None
+    Queue.objects.filter(name="alert").update(tries=7)
+    entry = find_version_before(Queue.objects.get(name="alert"))
+    entry.before = {"handler_options": {"url": "https://shop.example"}}
+    assert not is_restorable(entry.before)

@@ -11,9 +11,9 @@ from common.errors import BadInput
 from console.accounts.access import Actor
 from console.audit import audit_log
 from console.incidents import changes
+from console.incidents.change_rows import build_change_rows
 from console.incidents.change_sources import find_changes
 from console.incidents.changes import ChangeKeeper
-from console.incidents.quick_actions import build_change_rows
 from console.models import AuditEntry, Mark
 from queues.models import Node, Queue
 from tests.workers.alerts.checks import node, queue
