@@ -51,6 +51,10 @@ class NodeUnavailable(WeirError):  # noqa: N818
     """A node did not answer, or answered wrongly: the request may or may not have been carried out."""
 
 
+class ControlUnavailable(NodeUnavailable):
+    """The control server did not answer."""
+
+
 class NodeFull(WeirError):  # noqa: N818
     """A node rejected a write for lack of memory: nothing of it was stored."""
 

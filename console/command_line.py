@@ -7,7 +7,9 @@ from django.core.management import execute_from_command_line
 from django.db import InterfaceError, OperationalError
 
 from common import environment as variables
+from common.errors import BadInput
 from console import release
+from console.embedded.running import choose_plant, describe_plant_choice
 
 # They only use their input, so they don't load Django's applications.
 PLAIN = ("decide", "design", "lab", "match", "split")
@@ -41,10 +43,23 @@ def manage() -> None:
     if sys.argv[1:2] and sys.argv[1] in PLAIN:
         import_module(f"console.management.commands.{sys.argv[1]}").Command().run_from_argv(sys.argv)
     else:
+        _find_plant()
         try:
             execute_from_command_line(sys.argv)
         except (OperationalError, InterfaceError) as error:
             if "--traceback" in sys.argv:
                 raise
             why = str(error).strip().partition("\n")[0]
-            sys.exit(f"{sys.argv[1]}: the database rejected the query, or did not respond ({why}). {DATABASE_REMEDY}")
+            problem = f"the database rejected the query, or did not respond ({why})"
+            sys.exit(f"{sys.argv[1]}: {problem}. {DATABASE_REMEDY} {describe_plant_choice()}")
+
+
+def _find_plant() -> None:
+    """Use the running plant, and say so; exit with 2 if several run."""
+    try:
+        chosen = choose_plant()
+    except BadInput as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(2)
+    if chosen is not None:
+        sys.stderr.write(f"Using the running plant in {chosen}.\n")

@@ -15,6 +15,7 @@ _PACKAGE = Path(__file__).resolve().parent
 _SHIPPED = _PACKAGE / "shipped"
 IS_CHECKOUT = not _SHIPPED.is_dir()
 ROOT = _PACKAGE.parent if IS_CHECKOUT else _SHIPPED
+COMMANDS = ".venv/bin/python manage.py" if IS_CHECKOUT else "weir"
 
 
 @functools.cache
@@ -27,10 +28,10 @@ def read_version() -> str:
 
 
 def get_data_folder() -> Path:
-    """Return WEIR_DATA, or else the default data folder.
+    """Return WEIR_DATA, or else the default data folder."""
+    return variables.DATA.get_path().resolve() if variables.DATA.is_set() else get_default_data_folder()
 
-    The default is .weir in the checkout, or in the home folder of the user who installed a wheel.
-    """
-    if variables.DATA.is_set():
-        return variables.DATA.get_path().resolve()
+
+def get_default_data_folder() -> Path:
+    """Return .weir in the checkout, or in the home folder of the user who installed a wheel."""
     return ((ROOT if IS_CHECKOUT else Path.home()) / variables.DATA.default).resolve()

@@ -64,7 +64,7 @@ class RunningPlant:
         self.data = self.folder_of_data()
         self.started = time.monotonic()
         self.process = subprocess.Popen(
-            [*self.launcher, "--port", "0", "--data", str(self.data), *self.arguments],
+            [*self.launcher, "--port", "0", *self.options_of_data(), *self.arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -82,6 +82,10 @@ class RunningPlant:
     def folder_of_data(self) -> Path:
         """Where ./run keeps the plant's data: a folder that goes with the plant."""
         return Path(self.folder.name)
+
+    def options_of_data(self) -> tuple[str, ...]:
+        """The options of ./run that name the data folder."""
+        return "--data", str(self.data)
 
     def environment_of_run(self) -> dict[str, str]:
         """What ./run is started with."""

@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -31,6 +31,7 @@ from console.embedded.leftovers import end_leftovers
 from console.embedded.local import EmbeddedServers, check_whole
 from console.embedded.preparation import Preparation
 from console.embedded.processes import Process, list_plant_processes
+from console.embedded.running import register
 from console.embedded.supervision import Supervisor, end_with_the_parent
 from queues.control.connection import connect
 from queues.nodes.addresses import parse_nodes
@@ -377,6 +378,8 @@ def main(arguments: list[str]) -> int:
         return 0
 
     supervisor = Supervisor(data, release.ROOT)
+    running = ExitStack()
+    running.enter_context(register(data))
     try:
         nodes = parse_nodes(variables.NODES.get_text())
         plant = list_plant_processes([*nodes], max(2, os.cpu_count() or 2), page.host, page.port, replica_processes)
@@ -397,6 +400,7 @@ def main(arguments: list[str]) -> int:
         say(f"Weir is at {page.announced}")
         if password:
             say(f"First login: admin / {password}  (change it in Settings)")
+        say(f"Data folder: {data}  (manage.py uses it while this plant runs)")
         say("Press Ctrl-C to stop.")
         archive_classes_later(data)
         for sentence in supervisor.iterate_process_events():
@@ -407,6 +411,7 @@ def main(arguments: list[str]) -> int:
         say("Stopping…")
     finally:
         stop(supervisor)
+        running.close()
     return 0
 
 

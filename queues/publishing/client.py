@@ -27,6 +27,7 @@ import redis
 
 from common.errors import (
     BadInput,
+    ControlUnavailable,
     NoContainerAvailable,
     NodeFull,
     NodeUnavailable,
@@ -380,7 +381,7 @@ class Client:
             # The control server is unavailable: a pause then ends by our own clock.
             self._paused = {n: pause for n, pause in self._paused.items() if self._clock() < pause.until}
             if self._known.latest is None:
-                raise NodeUnavailable(
+                raise ControlUnavailable(
                     f"The control server is not responding ({describe_connection_error(error)})."
                 ) from error
             return

@@ -10,6 +10,7 @@ from mkdocs.config import load_config
 from console.help import contents, reference
 from console.help.rendering import render_markdown
 from controllers.catalog import LAWS
+from tests.first_steps import read_steps
 from workers.alerts.rules.rules import FIRST_RULES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,3 +81,11 @@ def test_the_readme_fits_in_a_few_screens_and_names_both_commands():
     assert "\n./run\n" in readme and "\n./test\n" in readme and "docs/overview.png" in readme
     for link in re.findall(r"\]\(([^)#]+)\)", readme):
         assert (ROOT / link).exists(), link
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/start/first-steps.md"])
+def test_the_ten_first_steps_name_pages_that_exist(page):
+    steps = read_steps(ROOT / page)
+    assert list(steps) == list(range(1, 11))
+    pages = [step.find_pages() for step in steps.values()]
+    assert sum(map(len, pages)) >= 8

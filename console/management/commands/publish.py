@@ -9,8 +9,9 @@ import pyarrow as pa
 from django.conf import settings
 from django.core.management.base import CommandParser
 
-from common.errors import BadInput, NoContainerAvailable, WeirError
+from common.errors import BadInput, ControlUnavailable, NoContainerAvailable, WeirError
 from common.parsing import parse_option_number, parse_option_whole_number
+from console.embedded.running import describe_plant_choice
 from console.management.document import JsonCommand
 from controllers.framework.reason import format_count
 from queues.events.columns import Columns
@@ -42,6 +43,9 @@ class Command(JsonCommand):
     def handle(self, *args: object, **options: object) -> None:
         try:
             super().handle(*args, **options)
+        except ControlUnavailable as error:
+            self.stderr.write(f"{error} {describe_plant_choice()}")
+            sys.exit(1)
         except WeirError as error:
             self.stderr.write(str(error))
             sys.exit(1)
