@@ -341,22 +341,17 @@ PROCESSES = {
 }
 
 
-def find_observer_restart(actor: Actor, silent_seconds: float) -> tuple[str, QuickAction | None]:
-    """Return why no snapshot arrives, and the restart of the observer if the actor may do it.
-
-    The snapshot can't say it, so the web process asks the supervisor itself. "" if the supervisor sees no fault.
-    """
+def find_process_fault(name: str, actor: Actor) -> tuple[str, QuickAction | None]:
+    """Return the state of a process in a word, and its restart if the actor may do it; "" if nobody supervises it."""
     if not supervisor.is_there():
         return "", None
     try:
-        row = supervisor.get_process("observer")
+        row = supervisor.get_process(name)
     except (NoSupervisor, BadInput):
         return "", None
     state = "not responding" if row.is_well else row.word
-    said = f"No data for {silent_seconds:.0f} s: the observer is {state}. Restart it."
-    reason = f"No data: the observer is {state}"
-    action = build_quick_action(_suggest_restart(row), Snapshot(), reason)
-    return said, action if action and actor.may(action.may) else None
+    action = build_quick_action(_suggest_restart(row), Snapshot(), f"The process {name} is {state}")
+    return state, action if action and actor.may(action.may) else None
 
 
 # --- alerts without a finding ---------------------------------------------------------------------------------

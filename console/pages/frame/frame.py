@@ -1,6 +1,7 @@
 """The frame around every page: the rail, the strip, and the user's permissions."""
 
 import secrets
+import time
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -14,6 +15,7 @@ from console.connections.control_server import load_snapshot
 from console.display.states import get_health_word, list_calling_alerts
 from console.navigation import get_page_permission, load_pages, on_rail
 from console.pages.frame import past
+from console.pages.frame.outage import Outage, find_outage
 from console.pages.frame.past import PastInstant
 from console.templatetags.live import RailItem
 from console.web.web_request import get_web_request
@@ -76,6 +78,7 @@ class Frame:
     plants_stale: bool
     strip: HealthStrip
     absent: str  # name of the `Absence`; "": there is a snapshot
+    outage: Outage | None  # why no data arrives, if it is known
     past: PastInstant | None  # instant that the page shows
     unreached: PastInstant | None  # requested instant, on a page that shows the present
     lists_records: bool  # whether it can list what happened around an instant
@@ -131,6 +134,7 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
     snapshot = snapshot_of(request) if may_see else None
     absence = absence_of(request) if may_see else Absence.NO_ROLE
     was, known = past.past_of(request), list_plants(snapshot)
+    live = may_see and was is None
     unreached, match = past.find_unreachable_instant(request), request.resolver_match
     at_query = (was or unreached or past.NOW).query
     rail = _rail(actor, snapshot, at_query)
@@ -150,6 +154,9 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
             plants_stale=any(plant.stale for plant in known),
             strip=strip,
             absent=absence.name if absence else "",
+            outage=None
+            if was or not may_see
+            else find_outage(snapshot, absence != Absence.UNANSWERED, actor, time.time()),
             past=was,
             unreached=unreached,
             lists_records=match is not None and match.url_name in past.RECORDS,

@@ -42,14 +42,16 @@ function show() {
   if (store.snapshot) showTime(store.snapshot, state in OLD);
 }
 
-/** Add the snapshot's time to the headline while the data is old. The next snapshot overwrites it.
+/** Say in the headline which process causes the outage, or the snapshot's time, while the data is old. The next snapshot
+ * overwrites it.
  * @param {LiveSnapshot} snapshot @param {boolean} old */
 function showTime(snapshot, old) {
   alerts(snapshot);
   if (!old) return;
-  const { at, health } = snapshot;
+  const { at, health } = snapshot, time = clockOrDay(new Date(at * 1000));
+  const outage = /** @type {HTMLElement | null} */ (document.querySelector("[data-outage]"))?.dataset.outage;
   for (const element of document.querySelectorAll('[data-bind="health.sentence"]')) {
-    write(element, `At ${clockOrDay(new Date(at * 1000))}: ${health.sentence}`);
+    write(element, outage ? `${outage} No data since ${time}.` : `At ${time}: ${health.sentence}`);
   }
   for (const element of document.querySelectorAll('[data-bind="health"]')) element.toggleAttribute("data-stale", true);
 }

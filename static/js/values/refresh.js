@@ -25,6 +25,7 @@ let /** @type {Set<string>} */ due = new Set(), running = false, last = -Infinit
 /** @type {Set<string | null> | null} */
 let asked = null; // set by a user's change until the next fetch: the actions whose forms are cleared
 let refusals = 0; // consecutive failures
+let connectionBefore = "";
 
 /** Signatures by kind: texts that change when a part must be rendered again.
  * @type {Record<string, (snapshot: LiveSnapshot, argument: string) => string>} */
@@ -86,14 +87,25 @@ export function start() {
   subscribe(look);
   document.addEventListener("visibilitychange", () => { if (store.snapshot) look(store.snapshot); });
   setInterval(goOn, RECORDS_SECONDS * 1000);
+  document.addEventListener("weir:connection", follow);
+}
+
+/** Refresh parts with records when a silence begins and ends: the server knows why no snapshot arrives. */
+function follow() {
+  const { state } = store.connection, before = connectionBefore;
+  connectionBefore = state;
+  if (state !== before && [state, before].includes("silent")) refreshRecords();
 }
 
 /** Refresh parts with records while no snapshot arrives: alerts still start and end, or are no longer evaluated. */
 function goOn() {
-  if (document.hidden || store.connection.state !== "silent") return;
+  if (store.connection.state === "silent") refreshRecords();
+}
+
+function refreshRecords() {
   const records = document.querySelectorAll("[data-records][id]:not([data-paused])");
   records.forEach(({ id }) => due.add(id));
-  if (records.length) run();
+  if (records.length && !document.hidden) run();
 }
 
 /** Refresh all parts after a user's change. form: the form that made the change, if any.
