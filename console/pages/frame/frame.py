@@ -154,9 +154,7 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
             plants_stale=any(plant.stale for plant in known),
             strip=strip,
             absent=absence.name if absence else "",
-            outage=None
-            if was or not may_see
-            else find_outage(snapshot, absence != Absence.UNANSWERED, actor, time.time()),
+            outage=find_outage(snapshot, absence != Absence.UNANSWERED, actor, time.time()) if live else None,
             past=was,
             unreached=unreached,
             lists_records=match is not None and match.url_name in past.RECORDS,
