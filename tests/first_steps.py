@@ -21,7 +21,7 @@ class Step:
 
     def find_pages(self) -> dict[str, str]:
         """{label: address} of the pages that the step names. Raises KeyError for a page that does not exist."""
-        addresses = {label: name for name, label, _ in (*MORE_PAGES, *on_rail())}
+        addresses = {label: name for name, label, *_ in (*MORE_PAGES, *on_rail())}
         return {label: reverse(addresses[label]) for label in self.pages}
 
 

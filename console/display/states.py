@@ -1,5 +1,6 @@
 """States in words, and one order for everything with a state: the worst first, so that the top of a list is enough."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.urls import reverse
@@ -171,10 +172,9 @@ def get_subject_url(snapshot: Snapshot, kind: str, name: str) -> str:
     return reverse(pages.get(kind, "overview"))
 
 
-def list_calling_alerts(snapshot: Snapshot | None) -> list[AlertStatus]:
+def list_calling_alerts(alerts: Iterable[AlertStatus]) -> list[AlertStatus]:
     """Return the open alerts that need somebody or are acknowledged.
 
     Explained, silenced, and snoozed alerts are left out.
     """
-    alerts = snapshot.alerts if snapshot else ()
     return [row for row in alerts if row.quiet in (None, "acknowledged")]

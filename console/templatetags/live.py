@@ -44,8 +44,6 @@ class RailItem:
 
     name: str
     label: str
-    icon: str
-    section: str
     url: str
     count: int | None
     counted: str | None
@@ -321,9 +319,35 @@ def since(value: Moment) -> SafeString:
 
 
 @register.simple_tag
-def count(item: RailItem) -> SafeString:
-    """Render the number of items that need attention, beside a page's name in the rail, kept up to date."""
-    if item.count is None:
+def ticking(value: float) -> SafeString:
+    """Render the time since an instant as m:ss, counted up by the browser each second."""
+    passed = datetime.now(UTC).timestamp() - value
+    return format_html('<span class="n" data-ticking="{}">{}</span>', f"{value:.3f}", format_countdown(passed))
+
+
+@register.filter
+def severity_state(value: str) -> str:
+    """Return the state whose glyph and color a severity has."""
+    return SEVERITY_STATES.get(value, "")
+
+
+class CountedEntry(Protocol):
+    """An entry of the navigation with the number of its items that need attention (a page, or a group of pages)."""
+
+    @property
+    def count(self) -> int | None: ...
+
+    @property
+    def counted(self) -> str | None: ...
+
+    @property
+    def counted_words(self) -> str | None: ...
+
+
+@register.simple_tag
+def count(item: CountedEntry) -> SafeString:
+    """Render the number of items that need attention, beside a name in the navigation, kept up to date."""
+    if not item.counted:
         return SafeString("")
     return format_html(
         '<span class="count" data-derived="{}" aria-label="{} {}">{}</span>',

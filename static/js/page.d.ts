@@ -99,6 +99,7 @@ interface PageElements {
   "flow-figure": HTMLElement;
   keys: HTMLDialogElement;
   notifier: HTMLLinkElement;
+  palette: HTMLDialogElement;
   search: HTMLInputElement;
   "search-results": HTMLElement;
   snapshot: HTMLElement;
@@ -176,6 +177,9 @@ interface PaletteResult {
   label: string;
   about: string;
   url: string;
+  group: string;
+  icon: string;
+  narrow: string;
 }
 
 interface Success {

@@ -35,7 +35,7 @@ def test_an_upper_limit_is_overridden_for_two_minutes_and_the_loop_decides_by_it
     expect(button).to_have_text("Override upper limit to 700 for 2 min")
     button.click()
     expect(shared_page.locator("[data-override]")).to_contain_text("Upper limit 700 instead of 1,000")
-    expect(shared_page.locator("#strip-overrides")).to_contain_text("1 override")
+    expect(shared_page.locator("#strip-overrides")).to_contain_text("1 manual change")
     plant.wait_until(lambda s: s["loops"]["worker_rate/alert/n1"]["setpoint"] == 700, 30, "the loop decides by 700")
 
 

@@ -30,7 +30,7 @@ def give_points(plant: RunningPlant) -> None:
 
 
 def test_the_override_expires_on_the_open_page_and_in_the_loop(plant, shared_page):
-    expect(shared_page.locator("#strip-overrides")).to_contain_text("No overrides", timeout=150_000)
+    expect(shared_page.locator("#strip-overrides")).to_contain_text("0 manual changes", timeout=150_000)
     expect(shared_page.locator("[data-override]")).to_have_count(0)
     if LOOP not in (plant.snapshot() or {"loops": ()})["loops"]:
         give_points(plant)

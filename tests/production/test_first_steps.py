@@ -82,7 +82,7 @@ def test_3_an_overridden_limit_counts_stands_in_the_strip_and_ends_by_itself(pag
         return snapshot and snapshot["loops"][loop["name"]]["setpoint"]
 
     until(lambda: decides_by() == 700, 60, "the loop decides by 700")
-    expect(page.locator("#strip-overrides")).to_contain_text("1 override", timeout=20_000)
+    expect(page.locator("#strip-overrides")).to_contain_text("1 manual change", timeout=20_000)
     until(lambda: decides_by() == before, 120, "the override has ended by itself")
     assert console.ask("GET", "/overrides")["overrides"] == []
 

@@ -10,7 +10,7 @@ from ninja import Query
 
 from common.errors import BadInput, UnknownQueue
 from common.stored_document import Bytes, Instant, PerSecond, Points, Seconds, Share, Time, convert_to_plain, describe
-from console import navigation
+from console import palette
 from console.actions.queues import processes
 from console.api.request.answers import Router, build_answer, convert
 from console.api.request.authentication import actor_for
@@ -20,7 +20,7 @@ from console.connections.control_server import control, load_latest_snapshot, lo
 from console.connections.supervisor import NoSupervisor, ProcessRow
 from console.display.downsampling import downsample
 from console.live.view import find_view
-from console.navigation import KINDS as PALETTE_KINDS
+from console.palette import KINDS as PALETTE_KINDS
 from queues.models import Node, Queue
 from workers.documents.nodes import NodeStatus
 from workers.documents.queues import QueueStatus
@@ -210,6 +210,9 @@ class PaletteRow(TypedDict):
     label: str
     url: Annotated[str, describe("URL of the destination or action.")]
     about: str
+    group: Annotated[str, describe("The heading that it is listed under.")]
+    icon: Annotated[str, describe("Name of its icon; empty: that of its kind.")]
+    narrow: Annotated[str, describe("The search text that lists what it can be done to; empty: it has one page.")]
 
 
 class PaletteList(TypedDict):
@@ -219,11 +222,14 @@ class PaletteList(TypedDict):
 
 @router.get("/palette", summary="Search pages, subjects, and actions by name")
 def search_everything(request: HttpRequest, text: str = "") -> PaletteList:
-    """Return what matches all words of `text` and the caller may use, the best first, at most 20."""
+    """Return what matches all words of `text` and the caller may use, group by group, at most 20.
+
+    Without a text, return the jobs, what waits for a person, and the pages.
+    """
     actor = actor_for(request, "plant.view")
-    if len(text) > navigation.MAX_TEXT:
-        raise BadInput("text", f"must have at most {navigation.MAX_TEXT} characters, not {len(text)}.")
-    results = navigation.search(actor, load_latest_snapshot(), text)
+    if len(text) > palette.MAX_TEXT:
+        raise BadInput("text", f"must have at most {palette.MAX_TEXT} characters, not {len(text)}.")
+    results = palette.search(actor, load_latest_snapshot(), text)
     return {"results": [build_answer(PaletteRow, entry) for entry in results.entries], "total": results.total}
 
 

@@ -88,7 +88,7 @@ class AlertRuleForm:
 class AlertRulesPage(FormPage):
     """All rules, and the open rule with its form."""
 
-    TEMPLATE, NAME = "alerts/alert_rules.html", "alerts"
+    TEMPLATE, NAME = "alerts/alert_rules.html", "alert-rules"
 
     rules: list[ListedRule]  # sorted by severity and name
     rule: AlertRule | None

@@ -89,7 +89,7 @@ class ReceiverForm:
 class ReceiversPage(FormPage):
     """All receivers, and the latest messages."""
 
-    TEMPLATE, NAME = "alerts/receivers.html", "alerts"
+    TEMPLATE, NAME = "alerts/receivers.html", "alert-rules"
 
     receivers: list[ListedReceiver]
     hides_secrets: bool

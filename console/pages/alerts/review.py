@@ -27,7 +27,7 @@ HOURS = (12, 24, 72, 168)
 class ReviewPage(ConsolePage):
     """Alerts of a time range. hours: length up to now; None for a custom range."""
 
-    TEMPLATE, NAME = "alerts/review.html", "alerts"
+    TEMPLATE, NAME = "alerts/review.html", "alert-review"
 
     since: datetime
     until: datetime
@@ -99,7 +99,7 @@ def _read_date(request: HttpRequest, field: str, otherwise: datetime) -> datetim
 class ReportPage(ConsolePage):
     """A week, and links to the weeks around it. later: None for the current week."""
 
-    TEMPLATE, NAME = "alerts/report.html", "alerts"
+    TEMPLATE, NAME = "alerts/report.html", "alert-review"
 
     report: WeekReport
     earlier: str

@@ -73,7 +73,7 @@ class ListedSilence:
 class SilencesPage(FormPage):
     """Active silences, expired silences, and the form for a new one."""
 
-    TEMPLATE, NAME = "alerts/silences.html", "alerts"
+    TEMPLATE, NAME = "alerts/silences.html", "alert-rules"
 
     current: list[ListedSilence]
     ended: list[ListedSilence]

@@ -13,22 +13,36 @@ from common.stored_document import BadDocument
 from console.accounts.access import Actor, actor_of
 from console.connections.control_server import load_snapshot
 from console.display.states import get_health_word, list_calling_alerts
-from console.navigation import get_page_permission, load_pages, on_rail
+from console.navigation import Section, get_page_permission, on_rail
 from console.pages.frame import past
 from console.pages.frame.outage import Outage, find_outage
 from console.pages.frame.past import PastInstant
 from console.templatetags.live import RailItem
 from console.web.web_request import get_web_request
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE
+from workers.alerts.lifecycle.open_alerts import open_alerts
 from workers.documents.alerts import AlertStatus
 from workers.documents.loops import OverrideStatus
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.models import Plan
 from workers.plants.registry import LOCAL
 
-TABS = ("overview", "alerts", "loops", "timeline")  # on a phone; the others are under More
+# Groups of the rail: label, icon, the derived value (static/js/values/derived.js) of its count, and what it counts.
+GROUPS: dict[Section, tuple[str, str, str, str]] = {
+    "plant": ("Plant", "overview", "", ""),
+    "control": ("Control", "loops", "control_count", "in force or to approve"),
+    "incidents": ("Incidents", "alerts", "open_alerts", "open"),
+    "history": ("History", "timeline", "", ""),
+    "lab": ("Lab", "lab", "", ""),
+    "admin": ("Admin", "person", "", ""),
+}
+TABS = ("plant", "incidents", "control", "history")  # on a phone; the other groups are under More
 PLANT_PAGES = ("plant", "plant-tasks", "plant-release", "plant-intervene", "plant-undo", "plant-remove")
-COUNTED = {"plans": ("open_proposals", "to approve"), "alerts": ("open_alerts", "open")}
+COUNTED = {
+    "plans": ("open_proposals", "to approve"),
+    "alerts": ("open_alerts", "open"),
+    "overrides": ("manual_changes", "in force"),
+}
 
 
 class Absence(StrEnum):
@@ -69,6 +83,43 @@ class PlantChoice:
 
 
 @dataclass(frozen=True)
+class OpenIncidents:
+    """The open incidents: their number, and the severity, page, and start of the one that the strip names."""
+
+    count: int
+    severity: str
+    words: str
+    url: str
+    since: float | None
+
+
+@dataclass(frozen=True)
+class RailGroup:
+    """A group of pages on the rail; its name opens the first of them.
+
+    count: of its pages together; counted: the derived value that updates it, "" for none.
+    """
+
+    section: Section
+    label: str
+    icon: str
+    pages: list[RailItem]
+    count: int | None
+    counted: str
+    counted_words: str
+
+    @property
+    def url(self) -> str:
+        """Return the address of its first page."""
+        return self.pages[0].url
+
+    @property
+    def has_tab(self) -> bool:
+        """Return whether it has a tab on a phone."""
+        return self.section in TABS
+
+
+@dataclass(frozen=True)
 class Frame:
     """The frame around every page."""
 
@@ -82,8 +133,10 @@ class Frame:
     past: PastInstant | None  # instant that the page shows
     unreached: PastInstant | None  # requested instant, on a page that shows the present
     lists_records: bool  # whether it can list what happened around an instant
-    rail: list[RailItem]
-    tabs: list[RailItem]
+    rail: list[RailGroup]
+    tabs: list[RailGroup]
+    incidents: OpenIncidents | None  # None: there is none, or nothing is known
+    next_end: float | None  # of the manual changes: the nearest end, Unix time
     overrides: list[OverrideStatus]
     hands: int  # overrides and other manual changes (`workers.snapshot.health`)
     alerts: list[AlertStatus]
@@ -137,7 +190,13 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
     live = may_see and was is None
     unreached, match = past.find_unreachable_instant(request), request.resolver_match
     at_query = (was or unreached or past.NOW).query
-    rail = _rail(actor, snapshot, at_query)
+    # Without a snapshot, the database still knows the present alerts.
+    alerts = list_calling_alerts(snapshot.alerts if snapshot else open_alerts() if may_see and was is None else [])
+    overrides, hands = (snapshot.overrides, snapshot.hands) if snapshot else ([], [])
+    ends = [end for end in (*(row.expires_at for row in overrides), *(row.until for row in hands)) if end is not None]
+    proposals = sum(plan.state == Plan.State.PROPOSED for plan in (snapshot.plans if snapshot else ()))
+    counts = {"plans": proposals, "alerts": len(alerts), "overrides": len(overrides) + len(hands)}
+    rail = _list_rail_groups(actor, counts, at_query)
     # Only pages of registered plants name a plant; the others belong to this one.
     shown = match.kwargs["name"] if match and match.url_name in PLANT_PAGES else None
     if snapshot is None:
@@ -159,11 +218,13 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
             unreached=unreached,
             lists_records=match is not None and match.url_name in past.RECORDS,
             rail=rail,
-            tabs=[item for item in rail if item.name in TABS],
-            overrides=snapshot.overrides if snapshot else [],
-            hands=len(snapshot.overrides) + len(snapshot.hands) if snapshot else 0,
-            alerts=list_calling_alerts(snapshot),
-            suppressed=len(snapshot.alerts) - len(list_calling_alerts(snapshot)) if snapshot else 0,
+            tabs=[group for tab in TABS for group in rail if group.section == tab],
+            incidents=_find_incidents(alerts),
+            next_end=min(ends, default=None),
+            overrides=overrides,
+            hands=counts["overrides"],
+            alerts=alerts,
+            suppressed=len(snapshot.alerts) - len(alerts) if snapshot else 0,
             user=actor.name,
             role=actor.role,
             limited=actor.queues is not None,
@@ -174,17 +235,32 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
     }
 
 
-def _rail(actor: Actor, snapshot: Snapshot | None, at_query: str) -> list[RailItem]:
-    """Return the rail. Links keep the instant of the past; a page that can't show it says so."""
-    proposals = sum(plan.state == Plan.State.PROPOSED for plan in (snapshot.plans if snapshot else ()))
-    counts = {"plans": proposals, "alerts": len(list_calling_alerts(snapshot))}
-    items = []
+def _list_rail_groups(actor: Actor, counts: dict[str, int], at_query: str) -> list[RailGroup]:
+    """Return the groups with the pages that the actor may see.
+
+    Links keep the instant of the past; a page that can't show it says so.
+    """
+    pages: dict[Section, list[RailItem]] = {section: [] for section in GROUPS}
     for name, label, section in on_rail():
         if actor.may_somewhere(get_page_permission(name)):
-            page, (counted, words) = load_pages().get(name), COUNTED.get(name, (None, None))
-            icon, url = page.icon if page else name, reverse(name) + at_query
-            items.append(RailItem(name, label, icon, section, url, counts.get(name), counted, words))
-    return items
+            counted, words = COUNTED.get(name, (None, None))
+            pages[section].append(RailItem(name, label, reverse(name) + at_query, counts.get(name), counted, words))
+    return [
+        RailGroup(section, label, icon, pages[section], sum(page.count or 0 for page in pages[section]), *counted)
+        for section, (label, icon, *counted) in GROUPS.items()
+        if pages[section]
+    ]
+
+
+def _find_incidents(alerts: list[AlertStatus]) -> OpenIncidents | None:
+    """Return the strip's words about the open incidents, which are the alerts that no other alert explains."""
+    if not alerts:
+        return None
+    worst = alerts[0]
+    if len(alerts) == 1:
+        return OpenIncidents(1, worst.severity, f"Incident {worst.id}", reverse("alert", args=[worst.id]), worst.since)
+    since = min((row.since for row in alerts if row.since is not None), default=None)
+    return OpenIncidents(len(alerts), worst.severity, f"{len(alerts)} incidents", reverse("alerts"), since)
 
 
 def list_plants(snapshot: Snapshot | None) -> list[PlantChoice]:

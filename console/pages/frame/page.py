@@ -26,7 +26,7 @@ from console.accounts.access import ConfirmationNeeded, requires
 from console.accounts.login import add_next_parameter, page_of
 from console.display.override_words import describe_replaced_overrides
 from console.live.view import find_view
-from console.navigation import help_of
+from console.navigation import PagePlace, find_place, help_of
 from console.pages.frame.frame import snapshot_of
 from console.web.problem import wants_json
 from console.web.template_context import TemplateContext
@@ -62,13 +62,15 @@ class FrameContext(TemplateContext):
 
     It is in addition to `frame` (`console.pages.frame.frame.Frame`). view: the part of the snapshot
     (`console.live.view`) that the page's scripts get as `watched`, and follow. snapshot: the newest, or that of the
-    requested instant; None while there is none. help_address: of the page in Help, after /help/.
+    requested instant; None while there is none. help_address: of the page in Help, after /help/. place: in the
+    navigation, None for pages outside its groups.
     """
 
     TEMPLATE = "base.html"
 
     page: str
     help_address: str
+    place: PagePlace | None
     view: str
     snapshot: Snapshot | None
     watched: Document | None
@@ -112,6 +114,7 @@ def render_page(request: HttpRequest, page: ConsolePage, view: str = "whole", st
     frame = FrameContext(
         page=page.NAME,
         help_address=help_of(page.NAME),
+        place=find_place(page.NAME, request.resolver_match.url_name if request.resolver_match else None),
         view=view,
         snapshot=snapshot,
         watched=None if parts_only or not snapshot else find_view(view).narrow(convert_to_plain(snapshot)),

@@ -56,7 +56,7 @@ class PasswordShownOnce:
 class UsersPage(FormPage):
     """All users, with their tokens and sessions."""
 
-    TEMPLATE, NAME = "people/users.html", "settings"
+    TEMPLATE, NAME = "people/users.html", "users"
 
     users: list[ListedUser]
     queues: QuerySet[Queue, str]

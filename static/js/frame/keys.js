@@ -1,7 +1,8 @@
-// Keyboard shortcuts: / focuses the search, j and k select a row, Enter opens it, a acknowledges an alert, ? opens the
+// Keyboard shortcuts: / opens the palette, j and k select a row, Enter opens it, a acknowledges an alert, ? opens the
 // help, and Esc closes a menu or the drawer.
 
 import { kept } from "./past.js";
+import { openPalette } from "./search.js";
 
 export function start() {
   const help = document.getElementById("keys");
@@ -13,7 +14,7 @@ export function start() {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.closest("input, select, textarea, [contenteditable]") || document.querySelector("dialog[open]")) return;
-    const act = /** @type {Record<string, () => void>} */ ({ "/": () => document.getElementById("search").focus(), j: () => step(1), k: () => step(-1), "?": () => help.showModal(), Escape: close, a: acknowledge })[event.key];
+    const act = /** @type {Record<string, () => void>} */ ({ "/": openPalette, j: () => step(1), k: () => step(-1), "?": () => help.showModal(), Escape: close, a: acknowledge })[event.key];
     if (event.key === "Enter" && event.target.matches("tr[data-href]")) location.assign(event.target.dataset.href ?? "");
     if (!act) return;
     event.preventDefault();

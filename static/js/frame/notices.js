@@ -1,8 +1,8 @@
 // A toast shortly before an override expires, with a button to extend it.
-import { countdown, words } from "../values/format.js";
+import { words } from "../values/format.js";
 import { isPast } from "./past.js";
 import { send } from "../forms/sending.js";
-import { store, subscribe } from "../values/store.js";
+import { subscribe } from "../values/store.js";
 import { toast } from "../forms/toast.js";
 
 const MORE_MINUTES = 30;
@@ -19,10 +19,9 @@ const due = (row, now) => row.notice_at && row.notice_at <= now && row.expires_a
 /** @param {OverrideStatus} row */
 function say(row) {
   said.add(`${row.id}@${row.expires_at}`);
-  const left = countdown((row.expires_at ?? 0) - (store.snapshot?.at ?? 0));
-  const text = `${words(row.name)} ${row.value} on ${words(row.scope)} reverts in ${left}.`;
+  const text = `${words(row.name)} ${row.value} on ${words(row.scope)} reverts in`;
   const may = "mayExtend" in document.body.dataset;
-  toast(text[0].toUpperCase() + text.slice(1), may ? () => extend(row.id) : null, `Extend by ${MORE_MINUTES} min`);
+  toast(text[0].toUpperCase() + text.slice(1), may ? () => extend(row.id) : null, `Extend by ${MORE_MINUTES} min`, row.expires_at);
 }
 
 /** @param {number} id */

@@ -1,4 +1,4 @@
-// The status strip: connection state and data age, overrides with the next expiry, and alerts.
+// The status strip: open incidents and their age, manual changes with the next end, connection state and data age.
 import { style, write } from "../values/bind.js";
 import { calling } from "../values/derived.js";
 import { age, clockOrDay, countdown, healthWord, words } from "../values/format.js";
@@ -11,6 +11,7 @@ import { store, subscribe } from "../values/store.js";
 const WORDS = { live: "Live", polling: "Polling", silent: "Stale", down: "Offline" };
 /** @type {Record<string, string>} states in which the page shows old data */
 const OLD = { silent: "Observer not responding", down: "Disconnected" };
+const ASK_SECONDS = 5; // between two requests for the open alerts, while the observer is not responding
 const AGED = ["live", "polling", "silent", "down"]; // states whose slot shows the age of the data
 const connection = /** @type {HTMLElement} */ (document.getElementById("connection"));
 
@@ -18,7 +19,7 @@ export function start() {
   if (!connection) return;
   document.addEventListener("weir:connection", show);
   document.addEventListener("weir:age", show);
-  subscribe((snapshot) => { overrides(snapshot); alerts(snapshot); announce(snapshot); });
+  subscribe((snapshot) => { manualChanges(snapshot); incidents(calling(snapshot)); announce(snapshot); });
   setInterval(countDown, 500);
   countDown();
 }
@@ -35,7 +36,7 @@ function show() {
   // gives the time of the page.
   if (state !== "starting") {
     write(connection.querySelector(".word"), WORDS[state] ?? state);
-    write(connection.querySelector(".age"), AGED.includes(state) && seconds !== null ? `· ${age(seconds)}` : "");
+    write(connection.querySelector(".age"), AGED.includes(state) && seconds !== null ? age(seconds) : "");
   }
   connection.title = word ?? "";
   showBar(state, seconds, since, word);
@@ -46,8 +47,8 @@ function show() {
  * overwrites it.
  * @param {LiveSnapshot} snapshot @param {boolean} old */
 function showTime(snapshot, old) {
-  alerts(snapshot);
   if (!old) return;
+  askForIncidents(snapshot);
   const { at, health } = snapshot, time = clockOrDay(new Date(at * 1000));
   const outage = /** @type {HTMLElement | null} */ (document.querySelector("[data-outage]"))?.dataset.outage;
   for (const element of document.querySelectorAll('[data-bind="health.sentence"]')) {
@@ -61,7 +62,7 @@ function showTime(snapshot, old) {
  * @param {string} state @param {number | null} seconds @param {number} since @param {string | undefined} word */
 function showBar(state, seconds, since, word) {
   const bar = document.getElementById("disconnected"), old = state in OLD;
-  if (!bar) return;
+  if (!bar || !store.snapshot) return; // the server's text says why there is none
   bar.hidden = !old;
   if (old) write(bar, `${word ?? sentence(state, seconds, since)}. ${asOf()}`);
 }
@@ -78,37 +79,59 @@ function sentence(state, seconds, since) {
 }
 
 /** @param {LiveSnapshot} snapshot */
-function overrides(snapshot) {
-  const held = snapshot.overrides ?? [], place = document.getElementById("strip-overrides");
-  const found = [...held, ...(snapshot.hands ?? []).map((hand) => ({ ...hand, expires_at: hand.until }))];
-  const nearest = Math.min(...found.map((override) => override.expires_at ?? Infinity));
-  const soon = held.find((override) => override.expires_at === nearest && override.notice_at && override.notice_at <= snapshot.at);
-  const signature = `${found.length} ${nearest} ${Boolean(soon)}`;
+function manualChanges(snapshot) {
+  const overrides = snapshot.overrides ?? [], place = document.getElementById("strip-overrides");
+  const ends = [...overrides.map((override) => override.expires_at), ...(snapshot.hands ?? []).map((change) => change.until)];
+  const nearest = Math.min(...ends.map((end) => end ?? Infinity)), count = ends.length;
+  const soon = overrides.find((override) => override.expires_at === nearest && override.notice_at && override.notice_at <= snapshot.at);
+  const signature = `${count} ${nearest} ${soon?.name}`;
   if (!place || place.dataset.shown === signature) return;
   place.dataset.shown = signature;
-  place.innerHTML = found.length ? `${icon("clock")}${soon ? reverting(nearest) : counted(found.length, nearest)}` : none("overrides", "clock");
-  if (soon) place.querySelector("b").textContent = words(soon.name);
+  place.title = soon ? `The override of ${words(soon.name)} ends soon` : "";
+  place.toggleAttribute("data-soon", Boolean(soon));
+  const later = Number.isFinite(nearest) ? ` <span class="later"><span class="wide">next ends</span> <span class="n" data-until="${nearest}"></span></span>` : "";
+  place.innerHTML = `${icon("clock")}<span><b>${count}</b> <span class="wide">manual change${count === 1 ? "" : "s"}</span></span>${later}`;
   countDown();
 }
 
-/** @param {string} what @param {string} sign */
-const none = (what, sign) => `<span class="quiet"><span class="wide">No ${what}</span><span class="narrow">${icon(sign)} 0</span></span>`;
-/** @param {number} count @param {number} nearest */
-const counted = (count, nearest) => `<span><b>${count}</b> <span class="wide">override${count === 1 ? "" : "s"}${Number.isFinite(nearest) ? " ·" : ""}</span>${Number.isFinite(nearest) ? ` <span class="n later" data-until="${nearest}"></span>` : ""}</span>`;
-/** @param {number} nearest */
-const reverting = (nearest) => `<span class="state bare" data-state="BUSY"><i class="glyph" aria-hidden="true"></i></span><span><span class="wide"><b></b> reverts in</span> <span class="n" data-until="${nearest}"></span></span>`;
-
-/** @param {LiveSnapshot} snapshot */
-function alerts(snapshot) {
-  const found = calling(snapshot), place = document.getElementById("strip-alerts");
-  const unknown = !found.length && store.connection.state in OLD; // an alert may have started since
-  const signature = `${found.length} ${found[0]?.severity} ${unknown}`;
+/** Show the open incidents: the alerts that no other alert explains. null: they are unknown.
+ * @param {AlertStatus[] | null} open */
+function incidents(open) {
+  const place = document.getElementById("strip-incidents"), { state, word, url, since } = describeIncidents(open);
+  const signature = `${word} ${state} ${since}`;
   if (!place || place.dataset.shown === signature) return;
   place.dataset.shown = signature;
-  place.innerHTML = found.length
-    ? `<span class="state bare" data-state="${SEVERITY_STATES[found[0].severity]}"><i class="glyph" aria-hidden="true"></i></span><span><b>${found.length}</b> <span class="wide">alert${found.length === 1 ? "" : "s"}</span></span>`
-    : unknown ? `${icon("alerts")} <span aria-hidden="true">—</span><span class="seen-by-readers">Alerts unknown</span>`
-      : none("alerts", "alerts");
+  const ticking = Number.isFinite(since) ? ` <span class="age"><span class="n" data-ticking="${since}"></span></span>` : "";
+  place.innerHTML = `<span class="state" data-state="${state}"><i class="glyph" aria-hidden="true"></i><span class="word">${word}</span></span>${ticking}`;
+  place.setAttribute("href", url);
+  countDown();
+}
+
+/** @param {AlertStatus[] | null} open */
+function describeIncidents(open) {
+  if (!open) return { state: "OFFLINE", word: "Incidents unknown", url: "/alerts/", since: Infinity };
+  if (!open.length) return { state: "NORMAL", word: "No incident", url: "/alerts/", since: Infinity };
+  const [{ id, severity }] = open, since = Math.min(...open.map((alert) => alert.since ?? Infinity)), state = SEVERITY_STATES[severity];
+  if (open.length === 1) return { state, word: `Incident ${id}`, url: `/alerts/${id}/`, since };
+  return { state, word: `${open.length} incidents`, url: "/alerts/", since };
+}
+
+let asking = -Infinity;
+
+/** Ask the console for the open alerts while the snapshot is old: the alerter does not need the observer.
+ * @param {LiveSnapshot} snapshot */
+async function askForIncidents(snapshot) {
+  if (performance.now() - asking < ASK_SECONDS * 1000) return;
+  asking = performance.now();
+  try {
+    const answer = await fetch("/api/v1/alerts?state=open");
+    if (!answer.ok) throw new Error(String(answer.status));
+    const open = calling({ ...snapshot, alerts: (await answer.json()).alerts.reverse() });
+    if (store.connection.state in OLD) incidents(open.length ? open : null); // another may start without a report
+  } catch {
+    const known = calling(snapshot);
+    if (store.connection.state in OLD) incidents(known.length ? known : null);
+  }
 }
 
 /** Return an icon of the sprite that the page already uses.
@@ -126,6 +149,9 @@ function countDown() {
   }
   for (const element of document.querySelectorAll("[data-since]")) {
     write(element, age(Math.max(0, Math.floor(now - Number(element.dataset.since)))));
+  }
+  for (const element of document.querySelectorAll("[data-ticking]")) {
+    write(element, countdown(Math.floor(now - Number(element.dataset.ticking))));
   }
   for (const element of document.querySelectorAll("[data-override]")) {
     const from = Date.parse(element.dataset.from ?? "") / 1000, to = Date.parse(element.dataset.to ?? "") / 1000;

@@ -112,6 +112,12 @@ export const derived = {
   open_alerts(element, snapshot) {
     badge(element, calling(snapshot).length, "open");
   },
+  manual_changes(element, snapshot) {
+    badge(element, manualChanges(snapshot), "in force");
+  },
+  control_count(element, snapshot) {
+    badge(element, manualChanges(snapshot) + proposed(snapshot), "in force or to approve");
+  },
   alert_value(element, { alerts = [] }) {
     const alert = alertOf(alerts, element);
     if (alert) set(element, formatted(alert.value ?? null, "rate"));
@@ -127,8 +133,8 @@ export const derived = {
     const alert = alertOf(alerts, element);
     if (alert) set(element, alert.sentence);
   },
-  open_proposals(element, { plans = [] }) {
-    badge(element, plans.filter((plan) => plan.state === "proposed").length, "to approve");
+  open_proposals(element, snapshot) {
+    badge(element, proposed(snapshot), "to approve");
   },
   plan_progress(element, { plans = [] }) {
     const plan = planOf(plans, element);
@@ -190,6 +196,12 @@ export const derived = {
 /** Return the open alerts that notify someone, or that someone acknowledged.
  * @param {LiveSnapshot | null} snapshot */
 export const calling = (snapshot) => (snapshot?.alerts ?? []).filter(({ quiet }) => quiet == null || quiet === "acknowledged");
+
+/** @param {LiveSnapshot} snapshot */
+const manualChanges = ({ overrides = [], hands = [] }) => overrides.length + hands.length;
+
+/** @param {LiveSnapshot} snapshot */
+const proposed = ({ plans = [] }) => plans.filter((plan) => plan.state === "proposed").length;
 
 /** @param {AlertStatus[]} alerts @param {HTMLElement} element */
 const alertOf = (alerts, element) => alerts.find((alert) => alert.id === Number(element.dataset.alert));

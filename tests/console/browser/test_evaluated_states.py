@@ -150,7 +150,7 @@ def test_the_connection_and_the_age_are_never_cut_off(width, open_page, observer
     live(page, observer)
     slot = page.locator("#connection").bounding_box()
     observer.publish(lambda snapshot: snapshot["queues"]["alert"].update(trouble="no such handler " * 20))
-    for words in (("Live", "· 0.4 s"), ("Polling", "· 59 min"), ("Stale", "· 12 min"), ("Starting", "")):
+    for words in (("Live", "0.4 s"), ("Polling", "59 min"), ("Stale", "12 min"), ("Starting", "")):
         page.evaluate(
             "([word, age]) => { document.querySelector('#connection .word').textContent = word;"
             " document.querySelector('#connection .age').textContent = age; }",

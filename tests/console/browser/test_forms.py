@@ -214,11 +214,15 @@ def test_before_an_override_reverts_the_strip_says_so_and_offers_more_time(open_
     live(page, observer)
     observer.publish(reverting(observer, 300))
     strip = page.locator("#strip-overrides")
-    expect(strip).to_contain_text(re.compile(r"1 override · 4:5\d"))
+    expect(strip).to_contain_text(re.compile(r"1 manual change\s+next ends 4:5\d"))
     observer.publish(reverting(observer, 90))
-    expect(strip).to_contain_text(re.compile(r"upper limit reverts in 1:[23]\d"))
+    expect(strip).to_have_attribute("title", "The override of upper limit ends soon")
+    expect(strip).to_contain_text(re.compile(r"next ends 1:[23]\d"))
     toast = page.locator(".toast")
     expect(toast).to_contain_text("Upper limit 700 on queue alert reverts in 1:")
+    left = toast.locator("[data-until]")
+    before = left.text_content()
+    expect(left).not_to_have_text(before)  # it stood still once
     expect(toast.get_by_role("button", name="Extend by 30 min")).to_be_visible()
 
 

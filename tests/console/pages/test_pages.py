@@ -18,6 +18,7 @@ from queues.models import Node, Queue
 from tests.console.conftest import PASSWORD, sample_snapshot
 from tests.console.page_form import source_of
 from tests.workers.snapshots import snapshot_of
+from workers.alerts.lifecycle.models import Alert
 from workers.documents.states import SEVERITIES
 from workers.models import LedgerEntry, Loop, Override
 from workers.plants.models import RegisteredPlant
@@ -54,8 +55,8 @@ def test_a_page_is_shown_while_the_control_server_is_away(page, viewer, settings
     answer = viewer.get(page)
     assert answer.status_code == 200
     text = source_of(answer)
-    assert "The control server is not responding" in text and "Alerts unknown" in text
-    assert not any(words in text for words in ("The plant is starting", "No alerts", "No overrides"))
+    assert "The control server is not responding" in text and "Incidents unknown" in text
+    assert not any(words in text for words in ("The plant is starting", "No incident", "No manual changes"))
 
 
 def test_the_page_of_another_plant_is_shown_while_the_control_server_is_away(viewer, settings):
@@ -113,9 +114,41 @@ def test_a_worker_host_that_has_ended_has_a_page_and_one_that_never_was_has_none
 
 def test_the_rail_names_only_what_one_may_open(browsers, stored_snapshot):
     names = {
-        who: {item.name for item in browsers[who].get("/").context["frame"].rail} for who in ("viewer", "administrator")
+        who: {item.name for group in browsers[who].get("/").context["frame"].rail for item in group.pages}
+        for who in ("viewer", "administrator")
     }
-    assert names["administrator"] - names["viewer"] == {"audit", "processes"}
+    assert names["administrator"] - names["viewer"] == {"audit", "processes", "users"}
+
+
+OF_GROUPS = {
+    "/": ("Plant", "Overview"), "/tasks/": ("Plant", "Batch jobs"), "/loops/": ("Control", "Loops"),
+    "/alerts/": ("Incidents", "Open"), "/alerts/silences/": ("Incidents", "Alert rules", "Silences"),
+    "/alerts/review/": ("Incidents", "Past incidents"), "/costs/": ("History", "Decisions", "Costs"),
+    "/proposals/": ("Control", "Plans", "Proposals of assistants"), "/lab/": ("Lab", "Experiments"),
+    "/settings/plant/": ("Admin", "Settings", "Plant settings"), "/queues/alert/": ("Plant", "Queues"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "place"), OF_GROUPS.items())
+def test_a_page_is_in_one_group_which_alone_is_open(path, place, viewer, stored_snapshot):
+    Queue.objects.create(name="alert", kind="jobs")
+    text = source_of(viewer.get(path))
+    [opened] = re.findall(r'<div class="group" data-current>.*?</div>', text)
+    assert f">{place[0]}" in opened and opened.count("aria-current") == 1
+    [crumbs] = re.findall(r'aria-label="Breadcrumb">(.*?)</nav>', text)
+    assert " ".join(re.sub(r"<.*?>", " ", crumbs).split()) == " ".join(place)
+
+
+def test_without_a_snapshot_the_strip_still_names_the_open_incident(viewer, control):
+    """It said that alerts are not known, while the alerter had just sent one about the observer."""
+    now = timezone.now()
+    alert = Alert.objects.create(
+        rule_name="observer", fingerprint="o", labels={}, severity="critical", title="The observer does not respond",
+        state="firing", began_at=now, fired_at=now,
+    )  # fmt: skip
+    control.delete(keys.SNAPSHOT)
+    text = source_of(viewer.get("/"))
+    assert f"Incident {alert.pk}" in text and "unknown" not in text.split('id="strip-incidents"')[1].split("</a>")[0]
 
 
 def test_the_overview_shows_acts_and_counts_what_has_ticked_since(viewer, loop, stored_snapshot):

@@ -6,7 +6,7 @@ import pytest
 from django.urls import resolve
 from django.utils import timezone
 
-from console import navigation
+from console import palette
 from console.accounts.access import Actor
 from queues.models import Node, Queue
 from tests.workers.snapshots import snapshot_of
@@ -35,7 +35,7 @@ def subjects():
 
 
 def found(text, role="operator"):
-    return [(each.kind, each.label) for each in navigation.search(Actor("ada", role), SNAPSHOT, text).entries]
+    return [(each.kind, each.label) for each in palette.search(Actor("ada", role), SNAPSHOT, text).entries]
 
 
 @pytest.mark.parametrize(
@@ -63,38 +63,64 @@ def test_who_is_limited_to_some_queues_is_offered_what_is_about_them():
     Queue.objects.create(name="returns", kind="jobs")
     Loop.objects.create(name="rebalancing", law="rebalancing")
     ada = Actor("ada", "operator", queues=frozenset({"orders"}))
-    offered = {each.label for each in navigation.list_entries(ada, SNAPSHOT) if each.kind == "action"}
-    assert {"Pause queue orders", "Hold loop worker rate orders n1", "Silence alerts"} <= offered
-    refused = {"Pause queue returns", "Hold loop rebalancing", "Balance all nodes", "Change an alert rule"}
-    refused |= {"Drain or cordon node n1", "Drain worker host jobs@here"}
+    offered = {each.label for each in palette.list_entries(ada, SNAPSHOT) if each.kind == "action"}
+    assert {"Pause queue orders", "Hold loop worker rate orders n1", "Silence alerts…"} <= offered
+    refused = {"Pause queue returns", "Hold loop rebalancing", "Rebalance now…", "Change an alert rule"}
+    refused |= {"Drain node n1", "Drain worker host jobs@here"}
     assert not refused & offered
-    everything = navigation.list_entries(Actor("ada", "operator"), SNAPSHOT)
+    everything = palette.list_entries(Actor("ada", "operator"), SNAPSHOT)
     assert refused <= {each.label for each in everything}
-    limited = navigation.list_entries(Actor("eve", "administrator", queues=frozenset({"orders"})), SNAPSHOT)
+    limited = palette.list_entries(Actor("eve", "administrator", queues=frozenset({"orders"})), SNAPSHOT)
     pages = {each.label for each in limited if each.kind == "page"}
-    assert "Audit log" in pages and not {"Processes", "Users and roles"} & pages
+    assert "Audit" in pages and not {"Processes", "People and access"} & pages
 
 
 def test_an_action_is_there_for_who_may_do_it():
     assert not [label for kind, label in found("hold", "viewer") if kind == "action"]
     assert found("restart a process") == [] and found("restart a process", "administrator")
-    assert ("page", "Audit log") not in found("audit") and ("page", "Audit log") in found("audit", "administrator")
+    assert ("page", "Audit") not in found("audit") and ("page", "Audit") in found("audit", "administrator")
     assert found("orders", "viewer"), "subjects are for everybody who may see the plant"
 
 
-def test_without_words_there_are_pages_and_what_waits_for_somebody():
-    first = found("")
-    assert first[0][0] == "plan" and ("page", "Overview") in first
+def test_without_words_there_are_the_jobs_what_waits_for_somebody_and_the_pages():
+    kinds = list(dict.fromkeys(kind for kind, _ in found("")))
+    assert kinds == ["action", "plan", "page"] and ("page", "Overview") in found("")
+
+
+MAIN_JOBS = ("Override", "Hold", "Pause", "Drain", "Rebalance", "Approve", "Acknowledge", "Retry", "Cap", "Set tasks")
+
+
+def test_every_main_job_is_listed_at_once_and_reached_with_one_more_choice():
+    jobs = {entry.label: entry for entry in palette.search(Actor("ada", "operator"), SNAPSHOT, "").entries}
+    for word in MAIN_JOBS:
+        [job] = [entry for label, entry in jobs.items() if label.startswith(word)]
+        assert job.group == "Jobs"
+        if job.narrow and word != "Acknowledge":  # no alert is open here
+            assert found(job.narrow)[0][0] == "action", job
+
+
+def test_what_the_open_incident_suggests_comes_first_and_leads_to_it():
+    action = {"action": "queue.pause", "subject": "queue/orders", "words": "Pause consumption of orders",
+              "effect": "Frees both slots in 36 s. Events of orders wait."}  # fmt: skip
+    finding = {"subject": "queue/orders", "severity": "critical", "sign": "TOOBUSY", "sentence": "It holds all slots.",
+               "actions": [action], "incident": 18}  # fmt: skip
+    health = {"state": "TOOBUSY", "sentence": "It holds all slots.", "findings": [finding]}
+    seen = snapshot_of({"health": health})
+    for text in ("", "orders", "pause"):
+        first = palette.search(Actor("ada", "operator"), seen, text).entries[0]
+        assert (first.group, first.label, first.url) == ("Suggested: incident 18", action["words"], "/alerts/18/")
+        assert first.about == "Frees both slots in 36 s"
+    assert palette.search(Actor("eve", "viewer"), seen, "").entries[0].group != "Suggested: incident 18"
 
 
 def test_every_entry_leads_to_an_address_of_the_console():
-    for entry in navigation.list_entries(Actor("ada", "administrator"), SNAPSHOT):
+    for entry in palette.list_entries(Actor("ada", "administrator"), SNAPSHOT):
         assert resolve(entry.url.partition("#")[0]), entry
-        assert entry.kind in navigation.KINDS
+        assert entry.kind in palette.KINDS
 
 
 def test_the_api_gives_the_best_and_says_how_many_there_are(browsers, control):
     answer = browsers["operator"].get("/api/v1/palette?text=plan").json()
-    assert len(answer["results"]) == navigation.MAX_FOUND < answer["total"]
+    assert len(answer["results"]) == palette.MAX_FOUND < answer["total"]
     refused = browsers["operator"].get(f"/api/v1/palette?text={'x' * 101}")
     assert refused.status_code == 422 and "text" in refused.json()["errors"]

@@ -63,7 +63,8 @@ def test_nothing_can_be_changed_from_the_past(page, browsers, past):
 
 
 def test_the_rail_stays_at_the_instant_where_pages_can_show_it(viewer, past):
-    rail = {item.name: item.url for item in viewer.get("/", {"at": AT}).context["frame"].rail}
+    groups = viewer.get("/", {"at": AT}).context["frame"].rail
+    rail = {item.name: item.url for group in groups for item in group.pages}
     assert rail["nodes"] == "/nodes/?at=2026-11-20T03%3A12%3A00Z"
     assert rail["ledger"] == "/ledger/?at=2026-11-20T03%3A12%3A00Z"
 
@@ -118,8 +119,8 @@ def test_where_nothing_was_retained_the_nearest_instant_is_offered(page, viewer,
     answer = viewer.get(page, {"at": "2026-11-20T05:00:00Z"})
     assert answer.context["snapshot"] is None
     text = answer.content.decode()
-    assert "No snapshot for this time" in text and "Alerts unknown" in text
-    assert "The plant is starting" not in text and "No alerts" not in text
+    assert "No snapshot for this time" in text and "Incidents unknown" in text
+    assert "The plant is starting" not in text and "No incident" not in text
     assert f"?at={format_iso_time(datetime.fromtimestamp(past['at'], UTC))}" in text
 
 

@@ -88,7 +88,7 @@ def alert(served, alerter, cookie, observer):
 def test_from_the_overview_an_alert_is_acknowledged_on_a_phone_in_three_taps(open_page, observer, alert):
     page = open_page("/", viewport=PHONE, has_touch=True)
     live(page, observer)
-    page.locator(".tabs").get_by_role("link", name=re.compile("Alerts")).tap()
+    page.locator(".tabs").get_by_role("link", name=re.compile("Incidents")).tap()
     page.get_by_role("link", name=alert["title"]).tap()
     button = page.get_by_role("button", name="Acknowledge", exact=True)
     expect(button).to_be_in_viewport()
@@ -238,7 +238,7 @@ def test_a_page_of_the_past_notifies_nobody_of_what_called_then(open_page, obser
     Recorder(served.log.parent).add(was["at"], orjson.dumps(was))
     page = open_page(f"/nodes/?at={then:%Y-%m-%dT%H:%M:%SZ}", before=prepared)
     expect(page.locator("#connection")).to_have_attribute("data-connection", "past")
-    expect(page.locator("#strip-alerts b")).to_have_text("1")
+    expect(page.locator("#strip-incidents .word")).to_have_text(f"Incident {alert['id']}")
     page.evaluate("new Promise((done) => navigator.locks.request('weir-announce', done))")
     assert shown(page) == []
     assert page.locator(".toast").count() == 0

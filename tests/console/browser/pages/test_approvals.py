@@ -37,7 +37,7 @@ def test_points_that_are_dragged_come_from_the_nodes_that_may_change(open_page, 
 
 
 def test_a_proposal_is_counted_on_the_rail_as_it_comes(open_page, observer):
-    page = open_page("/")
+    page = open_page("/loops/")
     live(page, observer)
     count = page.locator(".rail .count[data-derived=open_proposals]")
     expect(count).to_have_text("")

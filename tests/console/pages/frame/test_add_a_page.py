@@ -63,14 +63,14 @@ def test_it_takes_three_files():
 
 def test_it_stands_on_the_rail_and_in_the_palette_of_those_who_may_see_it(written, browsers, stored_snapshot):
     [item] = [each for each in rail_of(browsers["viewer"]) if each.name == "producers"]
-    assert (item.label, item.section, item.url) == ("Producers", "watch", "/producers/")
-    watched = [each.name for each in rail_of(browsers["viewer"]) if each.section == "watch"]
-    assert watched[-1] == "producers"
+    assert (item.label, item.url) == ("Producers", "/producers/")
+    assert rail_of(browsers["viewer"])[-1] == item
     assert "producers" not in [each.name for each in rail_of(browsers["stranger"])]
 
 
 def rail_of(browser):
-    return browser.get("/help/").context["frame"].rail
+    groups = browser.get("/help/").context["frame"].rail
+    return [page for group in groups if group.section == "plant" for page in group.pages]
 
 
 def test_its_address_opens_to_the_role_that_it_declares(written, browsers, stored_snapshot):
@@ -99,7 +99,7 @@ def test_help_on_it_is_help_as_a_whole_where_it_names_no_page(written, browsers,
 
 def test_a_page_whose_view_asks_for_no_role_is_refused_at_the_start(written, monkeypatch):
     module = sys.modules["console.pages.plant.producers"]
-    open_to_all = DeclaredPage("open", "open/", lambda request: None, "Open", "watch")
+    open_to_all = DeclaredPage("open", "open/", lambda request: None, "Open", "plant")
     monkeypatch.setattr(module, "PAGE", open_to_all)
     load_pages.cache_clear()
     with pytest.raises(ValueError, match="the view of the page open lacks @declare_page"):
