@@ -143,7 +143,7 @@ def test_without_a_snapshot_the_strip_still_names_the_open_incident(viewer, cont
     """It said that alerts are not known, while the alerter had just sent one about the observer."""
     now = timezone.now()
     alert = Alert.objects.create(
-        rule_name="observer", fingerprint="o", labels={}, severity="critical", title="The observer does not respond",
+        rule_name="observer", fingerprint="o", labels={}, threshold=1.0, value=2.0, severity="critical", title="The observer does not respond",
         state="firing", began_at=now, fired_at=now,
     )  # fmt: skip
     control.delete(keys.SNAPSHOT)
