@@ -117,7 +117,7 @@ interface Document {
 /** Plotly adds its events to the element that it draws into. */
 interface PlotElement extends HTMLElement {
   on(event: "plotly_relayout", listener: (change: Record<string, any>) => void): void;
-  on(event: "plotly_click", listener: (click: { points: Array<{ data: { name: string }; customdata?: string[] }> }) => void): void;
+  on(event: "plotly_doubleclick", listener: () => void): void;
 }
 
 /** Elements that a selector without a tag finds. */
@@ -255,8 +255,8 @@ interface Colours {
   toobusy: string;
   accent: string;
   expected: string;
-  shades: string[];
-  hues: string[];
+  band: string;
+  series: string[];
 }
 
 interface PlotLayout {
@@ -272,26 +272,84 @@ interface Series {
   label: string;
   kind: string;
   constant: number | null;
+  breach: string; // above or below: values on this side of the limit are tinted
 }
 
 interface Lane {
   title: string;
+  unit: string;
   factor: number;
   series: Series[];
   stacked: boolean;
   highest: number;
+  fits: boolean; // the axis may start above zero
+  whole: boolean; // whole numbers
+}
+
+interface AxisRange {
+  low: number;
+  high: number;
+  step: number;
+}
+
+interface DrawnLane {
+  lane: Lane;
+  series: Series[];
+  others: Series[];
+  colour: Map<Series, string>;
+  range: AxisRange;
+  above: { row: Series; value: number }[];
+  ends: LabelEnd[];
+  top: number; // px
+  height: number;
 }
 
 interface LabelEnd {
-  series: Series;
-  last: number;
-  value?: number;
+  label: string;
+  value: string;
+  at: number;
+  colour: string;
+  strong: boolean;
+}
+
+interface ChartArea {
+  from: number; // ms
+  to: number;
+  left: number; // px
+  width: number;
+  top: number;
+  height: number;
+  decisions: number; // height of the triangles
+}
+
+interface Reading {
+  label: string;
+  text: string;
+  colour: string;
+  dashed: boolean;
+  y: number | null; // px
+}
+
+interface ReadableChart {
+  figure: HTMLElement;
+  plot: HTMLElement;
+  over: HTMLElement;
+  area: ChartArea | null;
+  readings(at: number): Reading[];
+  noteAt(at: number): { words: string; url: string } | null;
+}
+
+interface Mark {
+  at: string;
+  title: string;
+  kind: string;
 }
 
 interface OverrideBar {
   from: string;
   to: string | Date;
   label: string;
+  isAlert: boolean;
 }
 
 // Maps of boxes and bands.

@@ -29,16 +29,18 @@ class ContainerStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     dead_per_second: PerSecond | None = None
     load: Annotated[float | None, describe("Share of the node's capacity.")] = None
     server_time_share: Annotated[Share | None, describe("Share of one core of the node's server.")] = None
-    oldest_seconds: Annotated[Seconds | None, describe("Wait of the oldest event, s.")] = None
+    oldest_seconds: Annotated[Seconds | None, describe("Wait of the oldest event, s.", recorded=True)] = None
     # Totals by producers and workers, without transfers between nodes.
     inserted_events: Annotated[Events | None, describe("Events inserted", metric="counter")] = None
     removed_events: Annotated[Events | None, describe("Events removed", metric="counter")] = None
     leaving_blocks: Annotated[int, describe("Number of blocks that are being transferred to another node.")] = 0
     dead_letters: int | None = None
     retry_blocks: int | None = None
-    waiting_to_run: Annotated[int | None, describe("Number of started workers that wait for a process.")] = None
+    waiting_to_run: Annotated[
+        int | None, describe("Number of started workers that wait for a process.", recorded=True)
+    ] = None
     workers_started: Annotated[int | None, describe("Total number of started workers.")] = None
-    workers_busy: int | None = None
+    workers_busy: Annotated[int | None, describe("Number of workers that process its events.", recorded=True)] = None
 
 
 class PauseStatus(StoredDocument, frozen=True, kw_only=True):

@@ -33,6 +33,7 @@ from workers.alerts.lifecycle.inhibition import GRAVITY
 from workers.alerts.lifecycle.models import Alert, AlertEvent, ReportedAlert
 from workers.alerts.lifecycle.open_alerts import find_suppression
 from workers.alerts.rules import rules
+from workers.control.parts.kind import ChartLane, ChartSeries
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 
@@ -67,24 +68,6 @@ class ListedAlert:
     explained: list["ListedAlert"] = field(default_factory=list)
     more: list["ListedAlert"] = field(default_factory=list)
     more_count: int = 0  # `more` are the first of them
-
-
-@dataclass(frozen=True)
-class ChartSeries:
-    """A line of a chart: its path in the snapshot, and its name."""
-
-    path: str
-    label: str
-
-
-@dataclass(frozen=True)
-class ChartLane:
-    """Lines on one axis. scale: factor of the values; threshold: before scaling."""
-
-    title: str
-    scale: float
-    series: list[ChartSeries]
-    threshold: float | None
 
 
 @dataclass(frozen=True)
@@ -224,8 +207,16 @@ def _build_chart(alert: Alert) -> AlertChart | None:
 
     def build_lane(title: str, names: list[str], scale: float = 1.0, threshold: float | None = None) -> ChartLane:
         keys = [(name, name.rpartition(".")[2]) for name in names]
-        series = [ChartSeries(name, LABELS.sub("", key).replace("_", " ")) for name, key in keys]
-        return ChartLane(title or TITLES[keys[0][1]], scale, series, threshold)
+        kinds = ["measured", "second"] if len(keys) <= 2 else ["entity"] * len(keys)
+        series = [
+            ChartSeries(name, LABELS.sub("", key).replace("_", " "), kind)
+            for (name, key), kind in zip(keys, kinds, strict=False)
+        ]
+        if threshold is not None:
+            series.append(
+                ChartSeries("threshold", "limit", "limit", threshold, "above" if condition.above else "below")
+            )
+        return ChartLane(title or TITLES[keys[0][1]], series, scale)
 
     # The measured value with its threshold, or the values that it is calculated from.
     if condition.scale is not None:

@@ -1,6 +1,6 @@
 """Loop pages: what controls the plant, its parameters, and overrides."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -47,7 +47,7 @@ from controllers.shedding.law import LAW as SHEDDING
 from workers.control.kinds.registry import find_display, get_kind
 from workers.control.ledger import runs
 from workers.control.ledger.runs import TickRun
-from workers.control.parts.kind import Lanes
+from workers.control.parts.kind import ChartLane, Lanes
 from workers.models import LedgerEntry, Loop
 from workers.steering import overrides
 from workers.steering.scope import Scope
@@ -82,6 +82,7 @@ class LoopPage(FormPage):
 
     loop: DescribedLoop
     lanes: Lanes
+    chart: Sequence[ChartLane]
     activity: str  # what it tests now; empty for nothing
     law_words: list[str]  # templates that describe the law: the first that exists is used
     purpose: str
@@ -170,6 +171,9 @@ def loop_page(request: HttpRequest, loop_id: int) -> HttpResponse:
     page = LoopPage(
         loop=describe(shown_loop, held, now),
         lanes=display.lanes,
+        chart=display.chart(shown_loop.target, effective)
+        if display.chart
+        else display.lanes.build_chart(shown_loop.name),
         activity=display.activity(status) if display.activity and status else "",
         purpose=display.purpose,
         formula=display.formula,

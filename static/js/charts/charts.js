@@ -1,27 +1,28 @@
 // Plotly charts with one layout based on the tokens. A figure declares its lanes and series in the page. The history is
-// requested once, live snapshots continue it, and only visible charts are drawn.
+// requested once, live snapshots continue it, and only visible charts are drawn. A zoom is a range in the address.
+import { follow } from "./crosshair.js";
 import { decisions, watch } from "./decisions.js";
-import { banded, changesOf, edgesOf, marked } from "./expected.js";
-import { VERDICT_WORDS } from "../values/rules.js";
+import { banded, changeAt, changesOf, edgesOf, marked } from "./expected.js";
+import { breaches, coloursOf, isEntity, isLimit, pickEntities, rangeOf, readLane, withUnit } from "./lanes.js";
+import { BAR_LANE, NEAR_PIXELS, TRIANGLE_LANE, decisionAt, drawBar, drawMarks, listBars, loadMarks, triangles } from "./marks.js";
 import { AGAIN_MILLISECONDS, GAP_SECONDS, history } from "../values/history.js";
-import { kept } from "../frame/past.js";
-import { BOTTOM, NARROW, TOP, frame, heading, labels, plain, scale, tokens } from "./plot.js";
+import { BOTTOM, NARROW, TOP, brief, faded, frame, labels, marginFor, roundRange, scale, tokens } from "./plot.js";
 import * as ranges from "./range.js";
 import { write } from "../values/bind.js";
 import { resolve, store, subscribe } from "../values/store.js";
 
 const POINTS = 450;
-const LANE_HEIGHTS = [190, 110], LANE_GAP = 34, TRIANGLE_LANE = 26, BAR_LANE = 24, HEADING_LANE = 22;
+const LANE_HEIGHTS = [190, 110], LANE_GAP = 40, HEADING_LANE = 22;
+const TITLE_GAP = 10;
 const KEPT_SECONDS = 7200; // maximum range that live snapshots continue; a longer one is requested again
-const MAX_BARS = 3, CHARACTER_WIDTH = 6.5;
-/** @type {Record<string, string>} */
-const VERDICT_SYMBOLS = { effective: "triangle-up", harmful: "triangle-up", ineffective: "triangle-up-open", checking: "triangle-up-open-dot", "no action": "line-ew-open" };
-
-// Up to four areas are distinguished by their labels and two shades, more by their hues.
-const MAX_SHADES = 4;
+const BREACH_OPACITY = 0.13, AREA_OPACITY = 0.2, STACK_OPACITY = 0.6;
+const CONFIG = { displaylogo: false, displayModeBar: false, responsive: false, doubleClick: false };
 
 /** @type {Set<Chart>} */
 const charts = new Set();
+
+/** Draw all charts for the range in the address. */
+const showAll = () => charts.forEach((chart) => chart.show());
 
 class Chart {
   seconds = 0; // the range
@@ -37,46 +38,51 @@ class Chart {
   before = null;
   /** @type {Decisions | null} */
   signs = null;
-  /** @type {HTMLButtonElement | null} */
-  button = null;
-  /** @type {HTMLAnchorElement | null} */
-  link = null;
+  /** @type {Mark[]} */
+  marks = [];
+  /** @type {ChartArea | null} where the values are drawn; null while there are none */
+  area = null;
+  /** @type {DrawnLane[]} */
+  drawn = [];
 
   /** @param {HTMLElement} figure */
   constructor(figure) {
     this.figure = figure;
     this.plot = figure.querySelector(".plot");
+    this.over = Object.assign(document.createElement("div"), { className: "chart-over" });
+    this.plot.after(this.over);
     this.lanes = [...figure.querySelectorAll("[data-lane]")].map(readLane);
     this.series = this.lanes.flatMap((lane) => lane.series).filter((series) => series.constant === null);
     this.paths = this.series.flatMap((series) => [series.path, ...edgesOf(series)]);
-    // A figure with an end doesn't move. A figure with its own length ignores the address.
-    this.own = figure.dataset.minutes ? Number(figure.dataset.minutes) * 60 : null;
-    this.end = figure.dataset.end ? Number(figure.dataset.end) : null;
+    // A figure with an end doesn't move. A figure with its own length follows the address only to a zoom.
+    const end = figure.dataset.end ? Number(figure.dataset.end) : null;
+    this.own = figure.dataset.minutes ? { seconds: Number(figure.dataset.minutes) * 60, until: end } : null;
     this.ranged();
     this.question = 0; // number of the newest request; answers to older ones are dropped
     this.failed = false;
     /** @type {Map<string, Numbers>} */
     this.columns = new Map(this.paths.map((path) => [path, []]));
+    /** @type {Map<Lane, { named: Series[], others: Series[] }>} */
+    this.picked = new Map();
     this.acted = watch();
-    this.paused = false;
-    this.seen = false;
+    this.seen = this.held = false; // held: a pointer is down, which may drag a zoom
+    figure.addEventListener("pointerdown", () => { this.held = true; });
+    addEventListener("pointerup", () => { this.held = false; });
     new IntersectionObserver(([entry]) => { this.seen = entry.isIntersecting; if (this.seen) this.draw(); }).observe(figure);
     new ResizeObserver(() => this.draw()).observe(figure);
+    follow(this);
     this.load();
   }
 
   /** Set the range from the address, unless the figure declares its own. */
   ranged() {
-    const { seconds, until, before } = ranges.range();
-    this.seconds = this.own ?? seconds;
-    this.until = this.end ?? (this.own === null ? until : null);
-    this.compared = this.own === null ? before : null;
+    const { seconds, until, before } = ranges.range(this.own);
+    Object.assign(this, { seconds, until, compared: before });
   }
 
-  /** Show another range or comparison. This ends a zoom. */
+  /** Show another range or comparison. */
   show() {
     this.ranged();
-    if (this.paused) this.resume();
     this.load();
   }
 
@@ -86,6 +92,7 @@ class Chart {
     const to = this.until ?? store.snapshot?.at ?? Date.now() / 1000;
     this.asked = to;
     this.compare(to, question);
+    this.mark(to, question);
     const found = await history(this.paths, { from: to - this.seconds, to, points: POINTS });
     if (question !== this.question) return;
     this.failed = found === null;
@@ -103,6 +110,7 @@ class Chart {
       this.columns.set(path, [...series[path] ?? time.map(() => null), ...live.slice(live.length - after.length)]);
     }
     this.time = [...time, ...after];
+    this.picked.clear();
   }
 
   /** Check if live snapshots continue the lines. */
@@ -118,6 +126,14 @@ class Chart {
     const found = await history(this.series.map((series) => series.path), { from, to: to - shift, points: POINTS });
     if (question !== this.question || !found) return;
     this.before = { words, time: found.time.map((at) => at + shift), series: found.series };
+    this.draw();
+  }
+
+  /** @param {number} to @param {number} question */
+  async mark(to, question) {
+    const found = await loadMarks(to - this.seconds, to);
+    if (question !== this.question) return;
+    this.marks = found;
     this.draw();
   }
 
@@ -141,15 +157,14 @@ class Chart {
   }
 
   draw() {
-    if (!this.seen || document.hidden || this.paused || !window.Plotly || !this.figure.offsetWidth) return;
+    if (!this.seen || this.held || document.hidden || !window.Plotly || !this.figure.offsetWidth) return;
     if (!this.known()) return this.say(this.why());
     this.plot.querySelector(".nothing")?.remove();
     const { data, layout } = this.compose();
-    window.Plotly.react(this.plot, data, layout, { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage"] });
+    window.Plotly.react(this.plot, data, layout, CONFIG);
     if (!this.listening) this.listen();
   }
 
-  /** @param {Series[]} series */
   /** @param {string} path */
   values(path) {
     return this.columns.get(path) ?? [];
@@ -167,6 +182,8 @@ class Chart {
 
   /** @param {string} text */
   say(text) {
+    this.area = null;
+    this.over.replaceChildren();
     const said = this.plot.querySelector(".nothing");
     if (said) return write(said, text);
     if (this.listening) window.Plotly?.purge(this.plot); // otherwise Plotly would draw into the removed element
@@ -176,95 +193,144 @@ class Chart {
 
   listen() {
     this.listening = true;
-    // Live updates pause during a zoom.
     this.plot.on("plotly_relayout", (change) => {
-      if (change["xaxis.autorange"] || change["xaxis.range"]) this.resume(); // a double click or the reset button
-      else if (change["xaxis.range[0]"]) this.pause(change["xaxis.range[0]"], change["xaxis.range[1]"]);
+      // The axis has local times without a zone, as Date has them.
+      const [from, to] = ["xaxis.range[0]", "xaxis.range[1]"].map((end) => (change[end] === undefined ? NaN : Number(new Date(change[end]))));
+      if (from < to) ranges.zoom(from, to, showAll);
     });
-    this.plot.on("plotly_click", ({ points }) => { const link = points.find((point) => point.data.name === "decisions")?.customdata?.[1]; if (link) location.assign(kept(link)); });
-  }
-
-  /** Pause live updates at a zoom. from and to: local times without a zone, as the axis and Date have them.
-   * @param {string} from @param {string} to */
-  pause(from, to) {
-    const [since, until] = [from, to].map((at) => new Date(at).toISOString());
-    const address = `/differences/?${new URLSearchParams({ from: since, to: until })}`;
-    if (this.link) this.link.href = address;
-    if (this.paused) return;
-    this.paused = true;
-    this.link = Object.assign(document.createElement("a"), { className: "button small", href: address, textContent: "Compare this range" });
-    const button = Object.assign(document.createElement("button"), { className: "button small", type: "button", textContent: "Resume live" });
-    button.addEventListener("click", () => this.resume());
-    this.figure.before(button, this.link);
-    this.button = button;
-  }
-
-  resume() {
-    this.paused = false;
-    this.button?.remove();
-    this.link?.remove();
-    this.link = null;
-    this.draw();
+    this.plot.on("plotly_doubleclick", () => ranges.resume(showAll));
   }
 
   compose() {
-    const colours = tokens(), narrow = this.figure.offsetWidth < NARROW;
-    const signs = this.signs?.decisions.length || this.signs?.guard.length ? this.signs : null, bars = this.bars();
-    const heights = this.lanes.map((_, index) => LANE_HEIGHTS[Math.min(index, 1)]);
+    const colours = tokens(), width = this.plot.clientWidth, narrow = width < NARROW;
+    const until = this.until ?? this.time.at(-1) ?? Date.now() / 1000, bars = listBars(until), signs = this.shownSigns();
     // The first lane's title is below the bars, or in the margin if there are none.
-    const above = bars.length ? BAR_LANE * bars.length + HEADING_LANE : 0;
-    const space = TOP + BOTTOM + above + (signs ? TRIANGLE_LANE : 0);
-    const inner = heights.reduce((total, height) => total + height, 0) + LANE_GAP * (heights.length - 1);
-    const height = inner + space, plotted = height - TOP - BOTTOM;
-    const layout = frame(colours, height, narrow);
-    const until = this.until ?? this.time.at(-1) ?? Date.now() / 1000;
-    layout.xaxis.range = [date(until - this.seconds), date(until)];
-    Object.assign(layout.xaxis, ranges.timeFormats(this.seconds));
-    const data = [];
-    let top = plotted - above;
-    this.lanes.forEach((lane, index) => {
-      const axis = index ? `y${index + 1}` : "y", name = index ? `yaxis${index + 1}` : "yaxis";
-      const highest = this.highest(lane);
-      layout[name] = scale(colours, [Math.max(0, (top - heights[index]) / plotted), Math.min(1, top / plotted)], highest);
-      layout[name].showticklabels = this.known(lane.series);
-      const bands = banded(lane, axis, this, colours);
-      layout.annotations.push(heading(colours, this.title(lane, bands.length > 0), top / plotted, narrow));
-      data.push(...bands);
-      if (this.before && !lane.stacked) data.push(...this.faint(lane, axis, colours));
-      data.push(...this.traces(lane, axis, colours, layout, narrow, heights[index]));
-      const shape = { axis, factor: lane.factor, highest, width: this.figure.offsetWidth - layout.margin.l - layout.margin.r };
-      data.push(...marked(changesOf(lane, store.snapshot), shape, colours, layout));
-      top -= heights[index] + LANE_GAP;
-    });
-    if (signs) data.push(triangles(signs.decisions, colours, layout, TRIANGLE_LANE / plotted), guarded(signs.guard, colours));
-    bars.forEach((bar, row) => overrideBar(bar, row, colours, layout, { height: plotted, width: this.plot.clientWidth - layout.margin.l - layout.margin.r }));
+    const above = bars.length ? BAR_LANE * bars.length + HEADING_LANE : 0, decided = signs ? TRIANGLE_LANE : 0;
+    this.drawn = this.lanes.map((lane) => this.prepare(lane, colours));
+    const plotted = this.drawn.reduce((total, _, index) => total + laneHeight(index) + (index ? LANE_GAP : 0), above + decided);
+    const right = narrow ? 12 : marginFor(this.drawn.flatMap(({ ends }) => ends));
+    const layout = frame(colours, plotted + TOP + BOTTOM, narrow, right), plotWidth = width - layout.margin.l - right;
+    const [from, to] = [until - this.seconds, until].map((at) => at * 1000);
+    Object.assign(layout, { hovermode: false });
+    Object.assign(layout.xaxis, { range: [new Date(from), new Date(to)], tickformatstops: ranges.TICK_FORMATS });
+    this.area = { from, to, left: layout.margin.l, width: plotWidth, top: TOP, height: plotted, decisions: decided };
+    const data = this.composeLanes(layout, colours, { narrow, plotted, above, plotWidth });
+    if (signs) data.push(...triangles(signs, colours, layout, TRIANGLE_LANE / plotted));
+    drawMarks(this.marks, { from, to, width: plotWidth, top: 1 - above / plotted }, colours, layout);
+    bars.forEach((bar, row) => drawBar(bar, row, colours, layout, { height: plotted, width: plotWidth }));
     return { data, layout };
   }
 
-  /** @param {Lane} lane @param {boolean} isBanded */
-  title(lane, isBanded) {
-    return [lane.title, ...isBanded ? ["shaded: expected range"] : [], ...this.before ? [`faint: ${this.before.words}`] : []].join("; ");
+  shownSigns() {
+    return this.signs?.decisions.length || this.signs?.guard.length ? this.signs : null;
   }
 
-  /** @param {Lane} lane @param {string} axis @param {Colours} colours @param {PlotLayout} layout
-   * @param {boolean} narrow @param {number} height */
-  traces(lane, axis, colours, layout, narrow, height) {
-    const from = (this.time.at(-1) ?? 0) - this.seconds, /** @type {LabelEnd[]} */ ends = [], holes = gaps(this.time), times = withHoles(this.time, holes, (at) => date(at));
-    const traces = lane.series.map((series) => {
-      const { constant } = series, values = constant === null
-        ? withHoles(this.values(series.path), holes, (value) => (typeof value === "number" ? value * lane.factor : null)) : null;
-      const x = values ? times : [date(from), date(this.time.at(-1) ?? 0)];
-      const level = (constant ?? 0) * lane.factor, y = values ?? [level, level];
-      const last = y.findLast((value) => typeof value === "number");
-      if (last !== undefined) ends.push({ series, last });
+  /** Compose all lanes from the top to the bottom, with their titles.
+   * @param {PlotLayout} layout @param {Colours} colours
+   * @param {{ narrow: boolean, plotted: number, above: number, plotWidth: number }} size @returns {object[]} */
+  composeLanes(layout, colours, { narrow, plotted, above, plotWidth }) {
+    let top = plotted - above;
+    /** @type {HTMLElement[]} */
+    const titles = [];
+    const data = this.drawn.flatMap((drawn, index) => {
+      const axis = index ? `y${index + 1}` : "y", { lane, range } = drawn, height = laneHeight(index);
+      Object.assign(drawn, { top: TOP + plotted - top, height });
+      const place = scale(colours, [Math.max(0, (top - height) / plotted), Math.min(1, top / plotted)], range);
+      layout[axis.replace("y", "yaxis")] = { ...place, showticklabels: this.known(lane.series) };
+      const bands = banded(lane, axis, this, colours), faint = this.before && !lane.stacked ? this.faint(lane, axis, colours) : [];
+      titles.push(this.title(drawn, bands.length > 0, narrow));
+      if (!narrow) labels(drawn.ends, axis, layout, range, height);
+      const shape = { axis, factor: lane.factor, highest: range.high, lowest: range.low, width: plotWidth };
+      top -= height + LANE_GAP;
+      return [...bands, ...faint, ...this.traces(drawn, axis, colours), ...marked(changesOf(lane, store.snapshot), shape, colours, layout)];
+    });
+    this.over.querySelectorAll(".lane-title").forEach((title) => title.remove());
+    this.over.prepend(...titles);
+    return data;
+  }
+
+  /** Choose what a lane draws: its series with their colors and last values, its limits, and its axis.
+   * @param {Lane} lane @param {Colours} colours @returns {DrawnLane} */
+  prepare(lane, colours) {
+    const picked = this.picked.get(lane) ?? pickEntities(lane, (path) => this.values(path));
+    if (this.time.length) this.picked.set(lane, picked);
+    const named = new Set(picked.named), candidates = lane.series.filter((row) => !isEntity(row) || named.has(row));
+    const limits = candidates.filter(isLimit).flatMap((row) => { const value = this.last(row); return value === null ? [] : [{ row, value: value * lane.factor }]; });
+    const { low, high, above } = rangeOf(lane, this.visible(lane), limits);
+    const range = lane.highest ? { low: 0, high: lane.highest, step: lane.highest / 4 } : roundRange(low, high, lane.whole ? 1 : 0), far = new Set(above.map(({ row }) => row));
+    const series = candidates.filter((row) => !far.has(row)), colour = coloursOf(series, colours);
+    const ends = series.flatMap((row) => {
+      const value = this.last(row), at = (value ?? 0) * lane.factor;
+      return value === null ? [] : [{ label: row.label, value: isLimit(row) ? withUnit(at, lane.unit) : brief(at), at, colour: colour.get(row) ?? colours.muted, strong: !isLimit(row) }];
+    });
+    if (picked.others.length && !lane.stacked) ends.push({ label: `${picked.others.length} others`, value: "", at: range.low, colour: colours.muted, strong: false });
+    return { lane, series, others: picked.others, colour, range, above, ends: lane.stacked ? middles(ends) : ends, top: 0, height: 0 };
+  }
+
+  /** Return the last known value of a series, null if there is none.
+   * @param {Series} row */
+  last({ constant, path }) {
+    return constant ?? this.values(path).findLast((value) => typeof value === "number") ?? null;
+  }
+
+  /** Return the values of a lane in the time range, without limits, and those of a day or a week earlier.
+   * @param {Lane} lane */
+  visible(lane) {
+    const from = (this.until ?? this.time.at(-1) ?? 0) - this.seconds, first = this.time.findIndex((at) => at >= from), { before } = this;
+    const measured = lane.series.filter((row) => !isLimit(row)), known = (/** @type {Numbers} */ values) => values.filter((value) => typeof value === "number");
+    const values = first < 0 ? [] : lane.stacked ? this.sums(measured, first) : measured.flatMap(({ path }) => known(this.values(path).slice(first)));
+    const earlier = before ? measured.flatMap(({ path }) => known(before.series[path] ?? [])) : [];
+    return [...values, ...earlier].map((value) => value * lane.factor);
+  }
+
+  /** Return the sums of series at each time from a place on.
+   * @param {Series[]} series @param {number} first */
+  sums(series, first) {
+    const columns = series.map(({ path }) => this.values(path));
+    return first < 0 ? [] : this.time.slice(first).map((_, place) => columns.reduce((total, column) => total + (column[first + place] ?? 0), 0));
+  }
+
+  /** Return the title of a lane: its name, unit, and what is not on the axis. A narrow chart has its labels there.
+   * @param {DrawnLane} drawn @param {boolean} isBanded @param {boolean} narrow */
+  title({ lane, above, ends, top }, isBanded, narrow) {
+    const made = (/** @type {string} */ text, className = "") => Object.assign(document.createElement("span"), { textContent: text, className });
+    const title = made("", "lane-title"), name = Object.assign(document.createElement("b"), { textContent: lane.title });
+    title.append(name, ...lane.unit ? [" ", made(lane.unit)] : []);
+    const notes = [...isBanded ? ["shaded: expected range"] : [], ...this.before ? [`faint: ${this.before.words}`] : [], ...above.map(({ row, value }) => `${row.label} ${withUnit(value, lane.unit)}, above range`)];
+    if (narrow) {
+      for (const { label, value, colour } of ends) {
+        const key = made(`${label} ${value}`, "lane-key");
+        key.style.color = colour;
+        title.append(" ", key);
+      }
+    }
+    if (notes.length) title.append(" ", made(notes.join("; "), "lane-notes"));
+    title.style.bottom = `calc(100% - ${top - TITLE_GAP}px)`;
+    return title;
+  }
+
+  /** @param {DrawnLane} drawn @param {string} axis @param {Colours} colours @returns {object[]} */
+  traces({ lane, series, others, colour, range }, axis, colours) {
+    const holes = gaps(this.time), times = withHoles(this.time, holes, (at) => date(at)), to = this.until ?? this.time.at(-1) ?? 0;
+    const scaled = (/** @type {Numbers} */ values) => withHoles(values, holes, (value) => (typeof value === "number" ? value * lane.factor : null));
+    const common = { type: "scatter", mode: "lines", yaxis: axis, connectgaps: false, hoverinfo: "skip", cliponaxis: true };
+    const measured = series.find((row) => row.kind === "measured");
+    const lines = series.map((row) => {
+      const { constant } = row, level = (constant ?? 0) * lane.factor, ink = colour.get(row) ?? colours.muted;
       return {
-        x, y, type: "scatter", mode: "lines", name: series.label, yaxis: axis, connectgaps: false,
-        line: lineOf(series.kind, colours), ...this.area(lane, series, colours, axis), hovertemplate: `${plain(series.label)} %{y:,.4~g}<extra></extra>`,
-        hoverinfo: series.kind === "threshold" ? "skip" : undefined, cliponaxis: true,
+        ...common, x: constant === null ? times : [date(to - this.seconds), date(to)], y: constant === null ? scaled(this.values(row.path)) : [level, level], name: row.label, line: lineOf(row.kind, ink, colours, lane.whole),
+        ...lane.stacked && !isLimit(row) ? { stackgroup: axis, fillcolor: faded(ink, STACK_OPACITY) } : {},
       };
     });
-    if (!narrow) labels(lane.stacked ? middles(ends) : ends, axis, colours, layout, this.highest(lane), height);
-    return traces;
+    const rest = lane.stacked && others.length
+      ? [{ ...common, x: times, y: withHoles(this.sums(others, 0), holes, (value) => value * lane.factor), name: "others", line: lineOf("stacked", colours.muted, colours), stackgroup: axis, fillcolor: colours.band }]
+      : others.map(({ path, label }) => ({ ...common, x: times, y: scaled(this.values(path)), name: label, opacity: 0.5, line: { color: colours.muted, width: 0.75 } }));
+    const areas = series.filter((row) => row.kind === "step" && !range.low && !lane.stacked).map((row) => ({ ...common, x: times, y: scaled(this.values(row.path)), name: "area", mode: "none", line: { shape: "hv" }, fill: "tozeroy", fillcolor: faded(colour.get(row) ?? colours.muted, AREA_OPACITY) }));
+    const tints = series.filter(({ breach }) => breach && measured).map((row) => {
+      const limit = row.constant === null ? scaled(this.values(row.path)) : times.map(() => (row.constant ?? 0) * lane.factor);
+      return { ...common, ...breaches(times, scaled(this.values(measured?.path ?? "")), limit, row.breach), name: "breach", mode: "none", fill: "toself", fillcolor: faded(colours.toobusy, BREACH_OPACITY) };
+    });
+    return [...tints, ...areas, ...rest, ...lines];
   }
 
   /** Return the lines of a day or a week earlier, which are behind the current ones.
@@ -272,31 +338,31 @@ class Chart {
   faint(lane, axis, colours) {
     if (!this.before) return [];
     const { time, series, words } = this.before, holes = gaps(time);
-    return lane.series.filter(({ constant, kind }) => constant === null && kind !== "reference").map(({ path, label, kind }) => ({
+    return lane.series.filter((row) => row.constant === null && !isLimit(row)).map(({ path, kind }) => ({
       x: withHoles(time, holes, (at) => date(at)), y: withHoles(series[path] ?? time.map(() => null), holes, (value) => (typeof value === "number" ? value * lane.factor : null)),
-      type: "scatter", mode: "lines", name: words, yaxis: axis, connectgaps: false, opacity: 0.45, line: { ...lineOf(kind, colours), color: colours.muted, width: 1 },
-      hovertemplate: `${plain(label)}, ${words} %{y:,.4~g}<extra></extra>`,
+      type: "scatter", mode: "lines", name: words, yaxis: axis, connectgaps: false, hoverinfo: "skip", opacity: 0.6, line: { ...lineOf(kind, colours.muted, colours, lane.whole), width: 1 },
     }));
   }
 
-  /** Return the fill of a stacked area, in declared order. Adjacent areas differ; empty ones don't count.
-   * @param {Lane} lane @param {Series} series @param {Colours} colours @param {string} axis */
-  area(lane, series, colours, axis) {
-    if (!lane.stacked) return {};
-    const there = lane.series.filter(({ path }) => this.values(path).some(Boolean)), index = Math.max(0, there.indexOf(series));
-    const few = lane.series.length <= MAX_SHADES;
-    return { stackgroup: axis, fillcolor: few ? colours.shades[index % 2] : colours.hues[lane.series.indexOf(series) % colours.hues.length] };
+  /** Return the values at a time, ms, of each series and of the same a day or a week earlier.
+   * @param {number} at @returns {Reading[]} */
+  readings(at) {
+    const place = nearest(this.time, at / 1000), earlier = nearest(this.before?.time ?? [], at / 1000);
+    return this.drawn.flatMap((drawn) => [...drawn.series, ...drawn.others].flatMap((row) => {
+      const { lane } = drawn, value = row.constant ?? this.values(row.path)[place], was = isLimit(row) ? null : this.before?.series[row.path]?.[earlier];
+      const colour = drawn.colour.get(row) ?? "", level = typeof value === "number" ? value * lane.factor : null;
+      const now = { label: row.label, text: level === null ? "" : withUnit(level, lane.unit), colour, dashed: isLimit(row) || row.kind === "wanted", y: isLimit(row) || !colour ? null : dotPlace(drawn, level) };
+      return typeof was === "number" ? [now, { label: `${row.label}, ${this.before?.words}`, text: withUnit(was * lane.factor, lane.unit), colour: "", dashed: false, y: null }] : [now];
+    }));
   }
 
-  /** @param {Lane} lane */
-  highest(lane) {
-    if (lane.highest) return lane.highest;
-    const from = (this.time.at(-1) ?? 0) - this.seconds;
-    const values = lane.series.flatMap((series) => (series.constant === null
-      ? this.values(series.path).filter((value, index) => typeof value === "number" && this.time[index] >= from) : [series.constant]));
-    const { before } = this, earlier = before ? lane.series.flatMap(({ path }) => (before.series[path] ?? []).filter((value) => typeof value === "number")) : [];
-    const highest = [...values, ...earlier].reduce((/** @type {number} */ most, value) => Math.max(most, value ?? 0), 0) * lane.factor;
-    return highest > 0 ? highest * 1.12 : 1;
+  /** Return what is drawn near a time, ms: a decision with its address, or a changed level of a rate.
+   * @param {number} at */
+  noteAt(at) {
+    if (!this.area) return null;
+    const secondsPerPixel = (this.area.to - this.area.from) / 1000 / this.area.width, decision = decisionAt(this.signs, at / 1000, secondsPerPixel);
+    const changed = this.lanes.map((lane) => changeAt(lane, store.snapshot, at / 1000, NEAR_PIXELS * secondsPerPixel)).filter(Boolean).join(". ");
+    return decision ?? (changed ? { words: changed, url: "" } : null);
   }
 
   /** Load the decisions that this chart marks by triangles, if it has a lane for them. */
@@ -310,21 +376,15 @@ class Chart {
     this.draw();
   }
 
-  bars() {
-    return [...document.querySelectorAll("[data-override], [data-bar]")]
-      .map(({ dataset }) => ({ from: dataset.from ?? "", to: dataset.to || new Date((this.time.at(-1) ?? 0) * 1000), label: dataset.bar ?? `Override: ${dataset.label}` }))
-      .slice(0, MAX_BARS);
-  }
 }
 
-/** @param {HTMLElement} element @returns {Lane} */
-function readLane(element) {
-  const factor = Number(element.dataset.scale ?? 1);
-  const series = [...element.querySelectorAll("[data-series]")].map(({ dataset }) => ({
-    path: dataset.series ?? "", label: dataset.label ?? "", kind: dataset.kind ?? "", constant: dataset.value === undefined ? null : Number(dataset.value),
-  }));
-  return { title: element.dataset.lane ?? "", factor, series, stacked: "stacked" in element.dataset, highest: Number(element.dataset.highest ?? 0) };
-}
+/** @param {number} index */
+const laneHeight = (index) => LANE_HEIGHTS[Math.min(index, LANE_HEIGHTS.length - 1)];
+
+/** Return where a value is on its lane, px; null if it is unknown or in a stack.
+ * @param {DrawnLane} drawn @param {number | null} level */
+const dotPlace = ({ lane, range, top, height }, level) => (level === null || lane.stacked ? null
+  : top + height * (1 - (Math.min(level, range.high) - range.low) / (range.high - range.low)));
 
 /** @param {number} seconds */
 const date = (seconds) => new Date(seconds * 1000);
@@ -343,64 +403,37 @@ function gaps(time) {
 const withHoles = (values, holes, shown) => (holes.size
   ? values.flatMap((value, index) => (holes.has(index) ? [shown(value), null] : [shown(value)])) : values.map(shown));
 
-/** @param {string} kind @param {Colours} colours */
-function lineOf(kind, colours) {
-  return /** @type {Record<string, object>} */ ({
-    measured: { color: colours.text, width: 1.5 },
-    second: { color: colours.muted, width: 1.25 },
-    step: { color: colours.text, width: 1.5, shape: "hv" },
-    reference: { color: colours.muted, width: 1.25, dash: "dash" },
-    threshold: { color: colours.muted, width: 0.75 },
-    stacked: { color: colours.surface, width: 1, shape: "hv" },
-  })[kind];
+/** Return the place of the time nearest to an instant, -1 if there is none.
+ * @param {number[]} time @param {number} at */
+function nearest(time, at) {
+  let low = 0, high = time.length - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (time[middle] < at) low = middle;
+    else high = middle;
+  }
+  return high >= 0 && Math.abs(time[high] - at) < Math.abs(time[low] - at) ? high : Math.min(low, high);
+}
+
+/** @param {string} kind @param {string} color @param {Colours} colours @param {boolean} isWhole @returns {object} */
+function lineOf(kind, color, colours, isWhole = false) {
+  if (kind === "stacked") return { color: colours.surface, width: 1, shape: "hv" };
+  if (kind === "limit" || kind === "reference") return { color, width: 1.25, dash: "dash" };
+  return { color, width: 1.5, shape: isWhole || kind === "step" || kind === "wanted" ? "hv" : "linear", dash: kind === "wanted" ? "dash" : "solid" };
 }
 
 /** Move the labels of stacked areas to the middle of each area.
  * @param {LabelEnd[]} ends */
 function middles(ends) {
   let below = 0;
-  return ends.map((end) => {
-    below += end.last;
-    return { ...end, last: below - end.last / 2, value: end.last };
-  }).filter((end) => end.value > 0);
-}
-
-/** @param {Decision[]} signs @param {Colours} colours @param {PlotLayout} layout @param {number} share */
-function triangles(signs, colours, layout, share) {
-  layout.yaxis9 = { domain: [0, share], visible: false, fixedrange: true, range: [-1, 1] };
-  return {
-    x: signs.map((row) => date(row.at)), y: signs.map(() => 0.15), type: "scatter", mode: "markers", name: "decisions", yaxis: "y9",
-    marker: { symbol: signs.map((row) => VERDICT_SYMBOLS[row.verdict] ?? "triangle-up"), size: 9, color: signs.map((row) => (row.verdict === "harmful" ? colours.toobusy : colours.text)) },
-    customdata: signs.map((row) => [`${row.count > 1 ? "" : `${VERDICT_WORDS[row.verdict] ?? row.verdict}: `}${plain(row.title)}`, row.url]), hovertemplate: "%{customdata[0]}<extra></extra>",
-  };
-}
-
-/** Return the marks of decisions that the guard limited, delayed, or held. They are below the triangles.
- * @param {Decision[]} events @param {Colours} colours */
-function guarded(events, colours) {
-  return {
-    x: events.map((row) => date(row.at)), y: events.map(() => -0.75), type: "scatter", mode: "markers", name: "decisions", yaxis: "y9",
-    marker: { symbol: "line-ew-open", size: 7, color: colours.muted, line: { width: 3 } },
-    customdata: events.map((row) => [plain(row.title), row.url]), hovertemplate: "%{customdata[0]}<extra></extra>",
-  };
-}
-
-/** @param {OverrideBar} bar @param {number} row @param {Colours} colours @param {PlotLayout} layout
- * @param {{ height: number, width: number }} plotted */
-function overrideBar(bar, row, colours, layout, plotted) {
-  const high = 1 - row * BAR_LANE / plotted.height, low = high - (BAR_LANE - 6) / plotted.height;
-  const [from, to] = layout.xaxis.range.map(Number);
-  const left = Math.max(Number(new Date(bar.from)), from), right = Math.min(Number(new Date(bar.to)), to);
-  if (right <= left) return;
-  layout.shapes.push({ type: "rect", xref: "x", yref: "paper", x0: new Date(left), x1: new Date(right), y0: low, y1: high, line: { color: colours.text, width: 1 }, fillcolor: colours.surface });
-  // A bar that is too short for its label has it on its left.
-  const fits = (right - left) / (to - from) * plotted.width > bar.label.length * CHARACTER_WIDTH + 12;
-  if (!fits && plotted.width < NARROW) return; // no room on its left either
-  layout.annotations.push({ text: plain(bar.label), x: new Date(fits ? right : left), xref: "x", xshift: -4, y: (low + high) / 2, yref: "paper", xanchor: "right", yanchor: "middle", showarrow: false, font: { size: 12, color: colours.text } });
+  return ends.filter(({ at }) => at > 0).map((end) => {
+    below += end.at;
+    return { ...end, at: below - end.at / 2 };
+  });
 }
 
 function start() {
-  ranges.start(() => { for (const chart of charts) if (chart.own === null) chart.show(); });
+  ranges.start(showAll);
   document.querySelectorAll("figure.chart").forEach((figure) => {
     figure.setAttribute("role", "figure");
     figure.setAttribute("aria-label", figure.dataset.chart ?? "");

@@ -1,5 +1,5 @@
 // Plots of a table or figure of a paper: each metric by case, with confidence bands, and the paper's values as crosses.
-import { confidence, frame, heading, plain, scale, tokens } from "../charts/plot.js";
+import { confidence, frame, heading, lineAt, markKey, plain, roundRange, scale, tokens } from "../charts/plot.js";
 import { words } from "../values/format.js";
 
 const HEIGHT = 260;
@@ -35,9 +35,6 @@ async function load({ figure, experiment }) {
   }
 }
 
-/** @param {number} place @param {Colours} colours */
-const colour = (place, colours) => (place <= 0 ? colours.text : colours.hues[(place - 1) % colours.hues.length]);
-
 /** @param {HTMLElement} figure @param {PaperFigure["values"]} values @param {string[]} laws @param {Colours} colours */
 function draw(figure, values, laws, colours) {
   const rowsOf = laws.map((law) => values.filter((row) => row.law === law)), xOf = rowsOf.map((rows) => rows.map((row) => words(row.case || row.law)));
@@ -46,16 +43,16 @@ function draw(figure, values, laws, colours) {
     return confidence(xOf[place], low, high, colours);
   });
   const lines = laws.flatMap((law, place) => {
-    const rows = rowsOf[place], line = colour(place, colours), x = xOf[place], paper = rows.map((row) => (row.low === row.high ? row.low : null));
+    const rows = rowsOf[place], line = lineAt(place, colours), x = xOf[place], paper = rows.map((row) => (row.low === row.high ? row.low : null));
     return [
-      { x, y: rows.map(({ ours }) => ours), type: "scatter", mode: "lines+markers", name: law, line: { color: line, width: 1.3 }, marker: { size: 5, color: line }, hovertemplate: `${plain(law)} %{y:,.4~g}<extra></extra>` },
-      { x, y: paper, type: "scatter", mode: "markers", marker: { symbol: "x-thin", size: 9, line: { color: line, width: 2 } }, hovertemplate: `Paper, ${plain(law)} %{y:,.4~g}<extra></extra>` },
+      { x, y: rows.map(({ ours }) => ours), type: "scatter", mode: "lines+markers", name: law, line: { ...line, width: 1.3 }, marker: { size: 5, color: line.color }, hovertemplate: `${plain(law)} %{y:,.4~g}<extra></extra>` },
+      { x, y: paper, type: "scatter", mode: "markers", marker: { symbol: "x-thin", size: 9, line: { color: line.color, width: 2 } }, hovertemplate: `Paper, ${plain(law)} %{y:,.4~g}<extra></extra>` },
     ];
   });
   const data = [...bands, ...lines];
-  const known = data.flatMap(({ y }) => y).map((value) => value ?? 0), highest = Math.max(...known, 0) * 1.08 || 1, layout = frame(colours, HEIGHT, true);
+  const known = data.flatMap(({ y }) => y).map((value) => value ?? 0), layout = frame(colours, HEIGHT, true);
   Object.assign(layout.xaxis, { type: "category", tickformat: "", hoverformat: "" });
-  layout.yaxis = { ...scale(colours, [0, 1], highest), range: [Math.min(...known, 0) * 1.08, highest] };
+  layout.yaxis = scale(colours, [0, 1], roundRange(Math.min(...known, 0), Math.max(...known, 0) || 1));
   layout.annotations.push(heading(colours, words(figure.dataset.metric), 1, true));
   window.Plotly?.react(figure.querySelector(".plot"), data, layout, MODES);
 }
@@ -64,7 +61,7 @@ function draw(figure, values, laws, colours) {
 function drawKey(values, laws, colours) {
   const entries = laws.map((law, place) => {
     const entry = document.createElement("span");
-    entry.style.setProperty("--line", colour(place, colours));
+    markKey(entry, lineAt(place, colours));
     entry.append(document.createElement("i"), words(law));
     return entry;
   });

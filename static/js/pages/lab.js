@@ -1,6 +1,6 @@
-// The entry point of the lab's pages: small multiples, one plot per series, with one legend. The first law has the text
-// color and is on top, and its baselines have hues. Plots of the same series share a scale.
-import { confidence, frame, heading, plain, scale, tokens } from "../charts/plot.js";
+// The entry point of the lab's pages: small multiples, one plot per series, with one legend. The first law is on top.
+// Plots of the same series share a scale.
+import { confidence, frame, heading, lineAt, markKey, plain, roundRange, scale, tokens } from "../charts/plot.js";
 import { words } from "../values/format.js";
 
 /** @type {[number, number, string][]} minimum duration in seconds, seconds per unit, unit name */
@@ -57,25 +57,22 @@ function draw(figure, all, high) {
   if (!all.length) return plot.replaceChildren(Object.assign(document.createElement("p"), { className: "nothing", textContent: "No data for this metric." }));
   const colours = tokens(), order = (figure.dataset.laws ?? "").split(" ");
   const end = Math.max(...all.map(({ seconds }) => seconds.at(-1) ?? 0)), [, size, unit] = UNITS.find(([least]) => end >= least) ?? UNITS[UNITS.length - 1];
-  const top = high > 0 ? high * 1.08 : 1, layout = frame(colours, HEIGHT, true);
+  const layout = frame(colours, HEIGHT, true);
   Object.assign(layout.xaxis, { type: "linear", range: [0, end / size], tickformat: "", hoverformat: ",.4~g", ticksuffix: ` ${unit}`, showticksuffix: "last" });
-  layout.yaxis = scale(colours, [0, 1], top);
+  layout.yaxis = scale(colours, [0, 1], roundRange(0, high > 0 ? high : 1));
   layout.annotations.push(heading(colours, words(figure.dataset.multiple), 1, true));
   const sorted = all.sort((one, other) => order.indexOf(other.law) - order.indexOf(one.law)).map((line) => ({ ...line, x: line.seconds.map((at) => at / size) }));
   const data = [...sorted.flatMap((line) => confidence(line.x, line.low, line.high, colours)), ...sorted.map(({ law, x, values }) => ({
-    x, y: values, type: "scatter", mode: "lines", name: law, line: { color: colour(order.indexOf(law), colours), width: order.indexOf(law) ? 1.1 : 1.6 }, hovertemplate: `${plain(law)} %{y:,.4~g}<extra></extra>`,
+    x, y: values, type: "scatter", mode: "lines", name: law, line: { ...lineAt(order.indexOf(law), colours), width: order.indexOf(law) ? 1.1 : 1.6 }, hovertemplate: `${plain(law)} %{y:,.4~g}<extra></extra>`,
   }))];
   plot.querySelector(".nothing")?.remove();
   window.Plotly.react(plot, data, layout, { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage"] });
   key(figure, order, colours);
 }
 
-/** @param {number} place @param {Colours} colours */
-const colour = (place, colours) => (place <= 0 ? colours.text : colours.hues[(place - 1) % colours.hues.length]);
-
 /** Color the legend, which all plots of an experiment share.
  * @param {HTMLElement} figure @param {string[]} order @param {Colours} colours */
 function key(figure, order, colours) {
   const place = document.getElementById(figure.dataset.key);
-  place?.querySelectorAll("[data-law]").forEach((element) => element.style.setProperty("--line", colour(order.indexOf(element.dataset.law ?? ""), colours)));
+  place?.querySelectorAll("[data-law]").forEach((element) => markKey(element, lineAt(order.indexOf(element.dataset.law ?? ""), colours)));
 }

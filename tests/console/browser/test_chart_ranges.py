@@ -20,7 +20,7 @@ from workers.history import metrics
 from workers.history.metric_history import get_rollup_path
 
 pytestmark = BROWSER
-SERIES = "loops.worker_rate/alert/n1.measured"
+SERIES = "queues.alert.containers.n1.oldest_seconds"
 DAYS = 9
 TRACES = """() => document.querySelector("figure.chart .js-plotly-plot")?.data
   .map(({ name, x, y }) => ({ name, first: x[0] && +new Date(x[0]) / 1000, points: y.length,
@@ -109,7 +109,7 @@ def test_what_a_page_has_missed_is_in_its_charts_once_it_is_back(first, open_pag
 
     def hold(page):
         if first == "on its way":
-            page.route(re.compile(rf"{HISTORY.pattern}.*n1\.measured"), lambda route: late.append(route), times=1)
+            page.route(re.compile(rf"{HISTORY.pattern}.*n1\.oldest_seconds"), lambda route: late.append(route), times=1)
 
     shift(-600)
     observer = Observer(control, whole_snapshot())
@@ -169,27 +169,60 @@ def test_the_range_that_was_chosen_last_is_drawn_whatever_is_answered_last(open_
     assert max(trace["highest"] for trace in page.evaluate(TRACES) if trace["name"] == "measured") >= 6
 
 
-PLOT = "figure.chart .js-plotly-plot"
 ZOOM = """(from) => {
   const plot = document.querySelector("figure.chart .js-plotly-plot");
   const [, end] = plot._fullLayout.xaxis.range;
   const begin = new Date(Date.parse(end) - from);
   return window.Plotly.relayout(plot, { "xaxis.range[0]": begin, "xaxis.range[1]": end });
 }"""
+TICKS = (
+    """() => [...document.querySelectorAll("figure.chart .xaxislayer-above .xtick")].map((tick) => tick.textContent)"""
+)
 
 
 @pytest.mark.sweep(2)
-@pytest.mark.parametrize("way", ["double click", "range"])
-def test_a_zoomed_chart_goes_on_by_a_double_click_or_another_range(way, open_page, observer, archive, worker_loop):
+@pytest.mark.parametrize("way", ["double click", "range", "back"])
+def test_a_zoom_is_in_the_address_until_a_double_click_another_range_or_the_back_button(
+    way, open_page, observer, archive, worker_loop
+):
     page = open_page(f"{worker_loop}?minutes=1440")
     live(page, observer)
     traces(page, "measured")
-    page.evaluate(ZOOM, 3_600_000)
+    page.evaluate(ZOOM, 12 * 3_600_000)  # what the archive has by the minute
     expect(page.get_by_role("link", name="Compare this range")).to_be_visible()
+    zoomed = page.url
+    assert "from=20" in zoomed and "to=20" in zoomed
+    page.wait_for_function(f"() => ({TICKS})().length > 2")
+    ticks = page.evaluate(TICKS)
+    assert len(ticks) == len(set(ticks)), "no two times read the same"
     if way == "range":
         page.get_by_role("button", name="7 d").click()
         page.wait_for_function(f"() => ({TRACES})().some((trace) => trace.highest >= 6)")
+    elif way == "back":
+        page.go_back()
     else:
-        page.locator(f"{PLOT} .nsewdrag").first.dblclick()
+        page.locator("figure.chart .nsewdrag").first.dblclick()
     expect(page.get_by_role("button", name="Resume live")).to_have_count(0)
     expect(page.get_by_role("link", name="Compare this range")).to_have_count(0)
+    assert "from=" not in page.url
+    if way == "back":
+        page.go_forward()
+        expect(page.get_by_role("button", name="Resume live")).to_be_visible()
+        assert page.url == zoomed
+
+
+def test_one_crosshair_is_on_all_charts_and_names_date_seconds_zone_and_unit(open_page, observer, control):
+    page = open_page("/queues/alert/")
+    live(page, observer)
+    first = page.locator("figure.chart").first
+    expect(first.locator(".js-plotly-plot")).to_be_visible()
+    page.locator("figure.chart .plot").nth(1).scroll_into_view_if_needed()
+    expect(page.locator("figure.chart .js-plotly-plot")).to_have_count(2)
+    first.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".crosshair")).to_have_count(2)
+    tooltip = page.locator(".chart-tooltip")
+    expect(tooltip).to_have_count(1)
+    assert re.match(r"\w{3},? \d+ \w{3}, \d\d:\d\d:\d\d UTC", tooltip.inner_text())
+    page.keyboard.press("Escape")
+    expect(page.locator(".crosshair")).to_have_count(0)

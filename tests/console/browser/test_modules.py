@@ -52,12 +52,12 @@ def test_what_a_map_does_not_draw_again_is_gone_also_where_one_snapshot_is_drawn
 
 
 def test_a_chart_shows_names_and_sentences_as_they_are_written(open_page, observer):
-    text = '<a href="https://elsewhere.example">Log in</a> &lt; <b>%{x}</b><br>a'
+    text = '<a href="//x"><b>&lt;%{x}'
     script = """async (text) => {
       const { heading, labels, tokens } = await import("/static/js/charts/plot.js");
       const layout = { annotations: [heading(tokens(), text, 1, false)] };
-      const end = { series: { label: text, constant: 1, kind: "reference" }, last: 1 };
-      labels([end], "y", tokens(), layout, 1, 100);
+      const end = { label: text, value: "", at: 1, colour: "", strong: false };
+      labels([end], "y", layout, { low: 0, high: 1, step: 1 }, 100);
       const plot = document.body.appendChild(document.createElement("div"));
       await window.Plotly.newPlot(plot, [], layout);
       const drawn = [...plot.querySelectorAll(".annotation-text")].map((each) => each.textContent.trim());
@@ -66,7 +66,7 @@ def test_a_chart_shows_names_and_sentences_as_they_are_written(open_page, observ
     page = open_page("/queues/alert/")
     page.wait_for_function("window.Plotly")
     links, shown = page.evaluate(script, text)
-    assert links == 0 and [each.replace("\u200b", "") for each in shown] == [text, text]
+    assert links == 0 and [each.strip().replace("\u200b", "") for each in shown] == [text, text]
 
 
 def row(number, typed=""):
@@ -101,3 +101,45 @@ def test_what_is_typed_in_a_row_stays_in_that_row(open_page, observer, before, a
     }"""
     old, new = "".join(row(*each) for each in before), "".join(map(row, after))
     assert page.evaluate(script, [old, new]) == expected
+
+
+@pytest.mark.parametrize(
+    ("levels", "expected"),
+    [
+        pytest.param([50, 49, 48], [50, 35, 20], id="apart in their order"),
+        pytest.param([1, 0.5, 0], [30, 15, 0], id="within the plot at its lower end"),
+        pytest.param([100, 99], [100, 85], id="within the plot at its upper end"),
+    ],
+)
+def test_labels_at_the_end_of_lines_never_overlap(open_page, observer, levels, expected):
+    """A label needs 15 pixels; here, a pixel is one."""
+    script = """async (levels) => {
+      const { labels } = await import("/static/js/charts/plot.js");
+      const layout = { annotations: [] };
+      const ends = levels.map((at) => ({ label: "a", value: "1", at, colour: "", strong: true }));
+      labels(ends, "y", layout, { low: 0, high: 100, step: 25 }, 100);
+      return layout.annotations.map(({ y }) => Math.round(y));
+    }"""
+    assert open_page("/queues/alert/").evaluate(script, levels) == expected
+
+
+def test_an_axis_has_round_steps_and_names_a_limit_that_is_far_above_its_values(open_page, observer):
+    script = """async () => {
+      const { roundRange } = await import("/static/js/charts/plot.js");
+      const { rangeOf } = await import("/static/js/charts/lanes.js");
+      const rate = rangeOf({ fits: true }, [29, 33], []), wait = rangeOf({ fits: false }, [2, 6], [{ value: 30 }]);
+      const near = rangeOf({ fits: false }, [2, 7], [{ value: 15 }]);
+      return [roundRange(0, 114), roundRange(0, 2, 1), rate.low > 20, wait.low, wait.above.length, near.high >= 15];
+    }"""
+    assert open_page("/queues/alert/").evaluate(script) == [
+        {"low": 0, "high": 120, "step": 30}, {"low": 0, "high": 2, "step": 1}, True, 0, 1, True,
+    ]  # fmt: skip
+
+
+def test_the_time_beyond_a_limit_is_outlined_from_the_crossing_on(open_page, observer):
+    script = """async () => {
+      const { breaches } = await import("/static/js/charts/lanes.js");
+      const above = breaches([1, 2, 3, 4, 5], [1, 5, 6, 1, null], [4, 4, 4, 4, 4], "above");
+      return [above.x, above.y, breaches([1, 2], [5, 5], [4, 4], "below").x];
+    }"""
+    assert open_page("/queues/alert/").evaluate(script) == [[1, 2, 3, 3, 2, 1, None], [4, 5, 6, 4, 4, 4, None], []]

@@ -116,7 +116,7 @@ KIND = LoopKind(
     targets=list_targets,
     interval_seconds=CLOCK_SECONDS,
     display=Display(
-        Lanes("Latency of the slowest path, s", "Tasks", "set"),
+        Lanes("Latency of the slowest path, s", "Tasks", "set", bounded=True),
         of_each="application, registered plant",
         purpose=("Chooses the task counts of all operators together, before events arrive, to keep the latency bound."),
         formula=(

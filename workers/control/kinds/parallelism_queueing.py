@@ -83,7 +83,7 @@ KIND = LoopKind(
     interval_seconds=CLOCK_SECONDS,
     defaults=LoopDefaults(Loop.Mode.ADVISE, {"bound_seconds": BOUND_SECONDS, "only_changes": True}),
     display=Display(
-        Lanes("Latency of the slowest path, s", "Tasks", "set"),
+        Lanes("Latency of the slowest path, s", "Tasks", "set", bounded=True),
         of_each="application, registered plant",
         purpose=("Chooses the minimum task count of every operator that meets the latency bound at the current load."),
         formula="minimum p such that batching + Σ W(p) ≤ bound_seconds, W by Kingman's formula",

@@ -46,7 +46,7 @@ KIND = LoopKind(
     defaults=LoopDefaults(parameters={"minimum_points": 20}, guard={"cooldown_seconds": COOLDOWN_SECONDS}),
     seeded=True,
     display=Display(
-        Lanes("Busiest node, % of capacity", "Points moved", "moved", scale=100.0),
+        Lanes("Busiest node, % of capacity", "Points moved", "moved", scale=100.0, bounded=True),
         of_each="plant",
         purpose=(
             "Moves points between nodes until every node is below BUSY, now and at the load that is expected until the "

@@ -232,7 +232,7 @@ KIND = LoopKind(
     # Patterns of an application have keys, and an event serves its own key only.
     defaults=LoopDefaults(parameters={"latency_bound_seconds": 15.0, "needs": "measured", "spare": "admit"}),
     display=Display(
-        Lanes("Age of processed events, p95, s", "Share of the work shed", "shed"),
+        Lanes("Age of processed events, p95, s", "Share of the work shed", "shed", bounded=True),
         of_each="application",
         purpose=("Drops the least valuable events while the pipeline cannot meet its latency bound."),
         formula=(

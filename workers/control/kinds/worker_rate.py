@@ -20,6 +20,8 @@ from queues.points import TOTAL
 from workers.control.parts import attached_pools, permanent_pools
 from workers.control.parts.kind import (
     AdviceMeasure,
+    ChartLane,
+    ChartSeries,
     Display,
     Floats,
     Lanes,
@@ -245,8 +247,24 @@ def _describe_action(action: Mapping[str, Any]) -> str:
     return f"started {count} worker{'' if count == 1 else 's'}"
 
 
+def build_chart(target: Mapping[str, str], parameters: Mapping[str, Any]) -> list[ChartLane]:
+    """Return what limits the loop: the wait of the oldest event, or the queue length of the thesis method."""
+    container = f"queues.{target['queue']}.containers.{target['node']}"
+    if parameters["method"] == "thesis":
+        waiting = ChartSeries(f"{container}.waiting_events", "measured")
+        limit = ChartSeries("limit", "limit", "limit", parameters["upper_limit"], "above")
+        bounded = ChartLane("Events waiting, events", [waiting, limit], whole=True)
+    else:
+        oldest = ChartSeries(f"{container}.oldest_seconds", "measured")
+        limit = ChartSeries("limit", "wait limit", "limit", parameters["max_wait_seconds"], "above")
+        bounded = ChartLane("Oldest event, s", [oldest, limit])
+    running = ChartSeries(f"{container}.workers_busy", "running", "step")
+    waiting_for_slot = ChartSeries(f"{container}.waiting_to_run", "waiting for a slot", "wanted")
+    return [bounded, ChartLane("Workers", [waiting_for_slot, running], whole=True)]
+
+
 DISPLAY = Display(
-    Lanes("Waiting, events", "Workers started", "started"),
+    Lanes("Waiting, events", "Workers started", "started", bounded=True),
     of_each="container of a jobs queue, pool of an attached plant",
     purpose=("Starts short-lived workers for a container, so that its events are handled within the wait limit."),
     formula=(
@@ -294,11 +312,13 @@ DISPLAY = Display(
     ),
     past=_describe_action,
     desired=compute_desired,
+    chart=build_chart,
 )
 # parameters of a pool of an attached plant
 ELSEWHERE = replace(
     DISPLAY,
     lanes=Lanes("Waiting, events", "Workers", "set", has_reference=False),
+    chart=None,
     setpoints=(),
     purpose="Sets the number of workers of a pool, so that its backlog is processed within their lifetime.",
     formula="⌈(λ + q / life_seconds) s / target_utilisation⌉ workers",

@@ -135,10 +135,36 @@ def _format_value(name: str, value: object) -> str:
 
 
 @dataclass(frozen=True)
+class ChartSeries:
+    """A line of a chart: its path in the snapshot, and its name.
+
+    kind: measured, second, step, wanted, reference, limit, or entity (static/js/charts/lanes.js). value: of a constant,
+    before scaling. breach: the side of a limit, above or below, on which values are tinted.
+    """
+
+    path: str
+    label: str
+    kind: str = "measured"
+    value: float | None = None
+    breach: str = ""
+
+
+@dataclass(frozen=True)
+class ChartLane:
+    """Lines on one axis. title: name and unit; scale: factor of the values; whole: they are whole numbers."""
+
+    title: str
+    series: Sequence[ChartSeries]
+    scale: float = 1.0
+    whole: bool = False
+
+
+@dataclass(frozen=True)
 class Lanes:
     """Texts of a loop's chart: titles with their units.
 
-    scale: converts the measured value to the title's unit. done: a word for the actuator's value.
+    scale: converts the measured value to the title's unit. done: a word for the actuator's value. bounded: the setpoint
+    is a limit that the measured value should not exceed.
     """
 
     measured: str
@@ -146,6 +172,17 @@ class Lanes:
     done: str
     scale: float = 1.0
     has_reference: bool = True
+    bounded: bool = False
+
+    def build_chart(self, loop: str) -> list[ChartLane]:
+        """Return the lanes of a loop's chart: what it measures, and what it sets."""
+        measured = [ChartSeries(f"loops.{loop}.measured", "measured")]
+        if self.has_reference:
+            kind, label = ("limit", "limit") if self.bounded else ("reference", "target")
+            breach = "above" if self.bounded else ""
+            measured.append(ChartSeries(f"loops.{loop}.setpoint", label, kind, breach=breach))
+        actuator = [ChartSeries(f"loops.{loop}.actuator", self.done, "step")]
+        return [ChartLane(self.measured, measured, self.scale), ChartLane(self.actuator, actuator)]
 
     @property
     def unit(self) -> str:
@@ -180,6 +217,7 @@ class Display:
     engaged: from a loop's row in the snapshot with a nonzero actuator, what it has in force, in words.
     activity: from a loop's row in the snapshot, what it tests now, in words; "" for nothing.
     elsewhere: how its loops at attached plants are displayed; None: like all.
+    chart: from a loop's target and its effective parameters, the lanes of its chart; None: those of `lanes`.
     """
 
     lanes: Lanes
@@ -203,6 +241,11 @@ class Display:
     engaged: Callable[[LoopStatus], str] | None = None
     activity: Callable[[LoopStatus], str] | None = None
     elsewhere: "Display | None" = None
+    chart: Callable[[Mapping[str, str], Mapping[str, Any]], list[ChartLane]] | None = None
+
+    def build_chart(self, loop: Loop, parameters: Mapping[str, Any]) -> list[ChartLane]:
+        """Return the lanes of a loop's chart with its effective parameters."""
+        return self.chart(loop.target, parameters) if self.chart else self.lanes.build_chart(loop.name)
 
     def compute_size(self, action: Document | None) -> float:
         """Return `amount` of an action; 0 for none."""
