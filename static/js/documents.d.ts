@@ -25,6 +25,9 @@ interface Snapshot {
   "bands": ExpectedBands;
   "alerts": Array<AlertStatus>;
   "parts": Record<string, PartStatus>;
+  "processes": Array<ProcessEvent>;
+  "rejected": Record<string, string>;
+  "crowd": SlotHolder | null;
   "objectives": Record<string, ObjectiveStatus>;
 }
 
@@ -112,9 +115,21 @@ interface QueueStatus {
   "retry_blocks": number | null;
   "workers_at_once": number | null;
   "service_seconds": number | null;
+  "usual_service_seconds": number | null;
+  "usual_in_per_second": number | null;
+  "burst_at": number | null;
+  "handler_changed_at": number | null;
+  "catching_up": CatchUp | null;
   "trouble": string | null;
   "pauses": Array<PauseStatus>;
   "containers": Record<string, ContainerStatus>;
+}
+
+interface CatchUp {
+  "after": string;
+  "since": number;
+  "least_events": number;
+  "least_at": number;
 }
 
 interface PauseStatus {
@@ -615,6 +630,10 @@ interface SubjectState {
   "finding": string;
   "also": Array<SubjectFinding>;
   "step": string;
+  "late": boolean;
+  "impact": string;
+  "affected": Array<string>;
+  "actions": Array<SuggestedAction>;
   "within": string | null;
   "rules": Array<string>;
 }
@@ -715,6 +734,21 @@ interface PartStatus {
   "state": string;
   "since": number;
   "grace_until": number | null;
+}
+
+interface ProcessEvent {
+  "name": string;
+  "kind": string;
+  "at": number;
+  "how": string;
+  "down_seconds": number | null;
+}
+
+interface SlotHolder {
+  "queue": string;
+  "crowded": Record<string, string>;
+  "holds_all": boolean;
+  "active": boolean;
 }
 
 interface ObjectiveStatus {

@@ -53,6 +53,7 @@ HOMONYMS = {
     ("workers/alerts/conditions/plant_conditions.py", "shedding"),
     ("workers/snapshot/health.py", "shedding"),
     ("workers/snapshot/evaluate.py", "shedding"),
+    ("workers/alerts/lifecycle/inhibition.py", "shedding"),
 }
 
 

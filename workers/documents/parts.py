@@ -22,6 +22,16 @@ class PartStatus(StoredDocument, frozen=True, kw_only=True):
     ] = None
 
 
+class ProcessEvent(StoredDocument, frozen=True, kw_only=True):
+    """A process of this host that the supervisor has just restarted, or that is suspended."""
+
+    name: str
+    kind: Annotated[str, describe(values=("restarted", "suspended"))]
+    at: Annotated[Instant, describe("When it ran again, or when it was first seen suspended.")]
+    how: Annotated[str, describe("How its previous run ended, such as SIGKILL.")] = ""
+    down_seconds: Annotated[float | None, describe("For how long it was gone, s.")] = None
+
+
 Parts = Mapping[str, PartStatus]
 
 

@@ -54,6 +54,24 @@ class PauseStatus(StoredDocument, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class CatchUp(StoredDocument, frozen=True, kw_only=True):
+    """A queue works off what waited during a pause or an outage that has ended."""
+
+    after: Annotated[str, describe("What has ended, such as: the pause of its consumption by ada.")]
+    since: Instant
+    least_events: Annotated[Events, describe("The smallest backlog since then.")] = 0
+    least_at: Annotated[Instant, describe("When the backlog reached this size.")] = 0.0
+
+
+class SlotHolder(StoredDocument, frozen=True, kw_only=True):
+    """The queue whose workers hold the worker slots, and the queues that wait for a slot because of it."""
+
+    queue: str
+    crowded: Annotated[dict[str, str], describe("For each waiting queue, the queue that it waits for.")] = {}
+    holds_all: Annotated[bool, describe("Whether it holds nearly all slots, and not only most of them.")] = True
+    active: Annotated[bool, describe("Whether it holds them now; otherwise, the others still catch up.")] = True
+
+
 class QueueStatus(StoredDocument, frozen=True, kw_only=True):
     """Live figures of a queue, of all containers together."""
 
@@ -82,6 +100,13 @@ class QueueStatus(StoredDocument, frozen=True, kw_only=True):
     retry_blocks: Annotated[int | None, describe("Blocks waiting for a retry", metric="gauge")] = None
     workers_at_once: Annotated[float | None, describe("Mean number of workers.")] = None
     service_seconds: Annotated[Seconds | None, describe("Processing time of one event by one worker, s.")] = None
+    usual_service_seconds: Annotated[
+        Seconds | None, describe("Usual processing time of one event, before the present one if it became longer, s.")
+    ] = None
+    usual_in_per_second: Annotated[PerSecond | None, describe("Usual arrivals per second, without bursts.")] = None
+    burst_at: Annotated[Instant | None, describe("When more than twice the usual events last arrived.")] = None
+    handler_changed_at: Annotated[Instant | None, describe("When the handler or its options last changed.")] = None
+    catching_up: Annotated[CatchUp | None, describe("Set while a backlog that has a known, ended cause falls.")] = None
     trouble: Annotated[str | None, describe("Why a worker ended early.")] = None
     pauses: Annotated[list[PauseStatus], describe("Active pauses of its intake or consumption.")] = []
     containers: Annotated[dict[str, ContainerStatus], describe("Keyed by node.")] = {}

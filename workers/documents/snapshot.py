@@ -22,11 +22,11 @@ from workers.documents.hosts import HostStatus
 from workers.documents.loops import LoopStatus, ManualChange, OverrideStatus, RecentAction
 from workers.documents.nodes import NodeState, NodeStatus
 from workers.documents.objectives import ObjectiveStatus
-from workers.documents.parts import PartStatus
+from workers.documents.parts import PartStatus, ProcessEvent
 from workers.documents.pipeline import PipelineStatus
 from workers.documents.plans import PlanStatus
 from workers.documents.plants import LoadForecast, PlantHolder, PlantStatus
-from workers.documents.queues import ProducerStatus, QueueStatus, Trend
+from workers.documents.queues import ProducerStatus, QueueStatus, SlotHolder, Trend
 from workers.documents.states import Severity, SubjectFinding, SubjectState
 
 SILENT_AFTER_SECONDS = 3.0  # from this age on, pages, sockets, and terminals show a snapshot as outdated
@@ -146,6 +146,11 @@ class Snapshot(StoredDocument, frozen=True, kw_only=True):
     bands: Annotated[ExpectedBands, describe("Expected ranges of rates.")] = ExpectedBands()
     alerts: Annotated[list[AlertStatus], describe("Most severe first.")] = []
     parts: Annotated[dict[str, PartStatus], describe("Components that the plant depends on.")] = {}
+    processes: Annotated[list[ProcessEvent], describe("Recently restarted, and suspended processes.")] = []
+    rejected: Annotated[
+        dict[str, str], describe("Why the newest declaration of an application can't run, by application.")
+    ] = {}
+    crowd: Annotated[SlotHolder | None, describe("Who holds the worker slots, if one queue does.")] = None
     objectives: Annotated[dict[str, ObjectiveStatus], describe("Keyed by name.")] = {}
 
     def to_json(self) -> bytes:

@@ -5,28 +5,43 @@ on the same load may have others. The alert rules on a node's load define the se
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
-from controllers.framework.reason import are, capitalize, format_count, format_names, format_percent
+from controllers.framework.reason import format_count, format_percent
 from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, OVERLOADED, TOOBUSY
 from queues.pausing import CONSUMPTION
 from workers.alerts.conditions.condition import describe_loop
 from workers.alerts.conditions.evidence import STALE
-from workers.alerts.evaluation.impact import describe_first_step, join_names, list_receiving_nodes
+from workers.alerts.evaluation.impact import describe_first_step, describe_node_impact
 from workers.documents.hosts import describe_capability_remedy, explain_missing_capabilities, parse_role
 from workers.documents.loops import LoopStatus
 from workers.documents.nodes import NodeStatus
+from workers.documents.parts import CONTROL, find_settling
 from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SEVERITIES, SubjectState
+from workers.snapshot.causes import explain_causes
 from workers.snapshot.judgement import SHIPPED, Fault, Limits, WatchedSnapshot, clock_fault
 from workers.snapshot.pipeline_state import iterate_pipeline_states
+from workers.snapshot.scene import (
+    BEHIND,
+    DEAD_LETTERS,
+    FILLING,
+    PAUSED,
+    SLOW,
+    describe_backlog,
+    format_since,
+    format_waiting,
+    is_filling,
+)
+from workers.snapshot.suggestions import format_seconds
 from workers.steering import scope
-from workers.steering.scope import find_pause, is_emptied, pause_in_words
+from workers.steering.scope import find_pause, is_emptied
 
 GONE_SECONDS = 300.0  # a host that stopped reporting is listed for this time, then counts as having left
 LOOP_WORDS: Mapping[str, str] = {"hold": "On hold", "manual": "Manual", "advise": "Advise only", "auto": "Automatic"}
 NODE_WORDS: Mapping[str, str] = {IDLE: "Idle", NORMAL: "Normal", BUSY: "Busy", TOOBUSY: "Too busy", OFFLINE: "Offline"}
-FILLS_SECONDS = 30.0  # of arrivals: a larger backlog is more than a consumer takes at once
+MIN_SILENT_SECONDS = 15.0
 NOTHING_BEFORE: Mapping[str, SubjectState] = {}
 NOTHING_UNREADABLE: Mapping[str, str] = {}
 
@@ -66,15 +81,22 @@ def _iterate_loop_faults(watched: WatchedSnapshot, name: str, loop: LoopStatus) 
     labels = {"loop": name, **loop.target}
     if loop.at is None or not loop.interval_seconds:
         return
+    if find_settling(watched.snapshot.parts, [CONTROL]) is not None:
+        return  # The control worker has just started, and its loops have not all ticked yet.
     # The absolute difference: a clock set back must not make a loop seem busy for that time.
     late = abs(watched.at - loop.at)
-    silent = f"{describe_loop(name)} has made no decision for {late:.0f} s."
-    faults = watched.find_faults("loop", name, "loop_silent", late / loop.interval_seconds, silent, labels)
+    faults = []
+    if late >= MIN_SILENT_SECONDS:  # A control worker that restarts is back earlier.
+        silent = f"{describe_loop(name)} has stopped."
+        ago = f"Its last decision was {late:,.0f} s ago."
+        intervals = late / loop.interval_seconds
+        faults = watched.find_faults("loop", name, "loop_silent", intervals, silent, labels, impact=ago)
     yield from faults
     if loop.blind_since is not None and not faults:
         seconds = max(0.0, loop.at - loop.blind_since) if loop.limited_by == STALE else 0.0
-        blind = f"{describe_loop(name)} has had no valid measurement for {seconds:.0f} s."
-        yield from watched.find_faults("loop", name, "loop_stale", seconds, blind, labels)
+        blind = f"{describe_loop(name)} has no valid measurement."
+        since = f"It has held its value for {seconds:,.0f} s."
+        yield from watched.find_faults("loop", name, "loop_stale", seconds, blind, labels, impact=since)
 
 
 def _iterate_node_faults(watched: WatchedSnapshot, name: str, node: NodeStatus) -> Iterator[Fault]:
@@ -102,75 +124,77 @@ def _iterate_node_faults(watched: WatchedSnapshot, name: str, node: NodeStatus) 
             severity = min(severity, "warning", key=SEVERITIES.index)
         percent = 100 * (node.utilisation or 0.0)
         limits = [] if node.stale else watched.list_exceeded("node", name, "node_toobusy", percent, labels)
-        sentence = f"Node {name} is {NODE_WORDS[node.state].lower()}: {percent:.0f} % of its capacity."
-        yield Fault(severity, sentence, describe_first_step("node_toobusy"), tuple(limit.rule for limit in limits))
+        sentence = f"Node {name} is {NODE_WORDS[node.state].lower()}."
+        limit = 100 * (node.busy if node.state == BUSY else node.toobusy)
+        impact = f"It uses {percent:.0f} % of its capacity (limit {limit:.0f} %)."
+        rules = tuple(exceeded.rule for exceeded in limits)
+        yield Fault(severity, sentence, describe_first_step("node_toobusy"), rules, impact)
     if not node.stale:
         yield from clock_fault(f"node {name}", node.ahead_seconds or 0.0)
     used, capacity = node.memory_bytes, node.memory_capacity_bytes
     if used is not None and capacity and not node.stale:
         share = 100 * used / capacity
-        sentence = f"Node {name} uses {share:.0f} % of its memory."
-        yield from watched.find_faults("node", name, "node_memory", share, sentence)
+        sentence = f"Node {name} is running out of memory."
+        yield from watched.find_faults(
+            "node", name, "node_memory", share, sentence, impact=f"It uses {share:.0f} % of its memory."
+        )
 
 
 def _build_silence_fault(watched: WatchedSnapshot, name: str, node: NodeStatus) -> Fault:
     age = node.age_seconds
-    silent = f"has not reported for {age:.0f} s" if age is not None else "is not reporting"
     if is_emptied(name, watched.snapshot):
-        return Fault("notice", f"Node {name} is drained and empty, and {silent}.")
-    held = "it has no points; its waiting events are processed when it returns"
-    if node.points:
-        verb = "is" if node.points == 1 else "are"
-        serving = list_receiving_nodes(watched.snapshot, name)
-        served = f"served by {join_names(serving)}" if serving else "not served by any node"
-        held = f"its {format_count(node.points, 'point')} {verb} {served}"
+        return Fault("notice", f"Node {name} is drained and empty, and does not report.")
     rules = watched.list_exceeded("node", name, "node_lost", age, {"node": name})
     step = describe_first_step("node_lost", points=node.points or 0)
-    return Fault("critical", f"Node {name} {silent}; {held}.", step, tuple(rule.rule for rule in rules))
+    impact = describe_node_impact(watched.snapshot, name)
+    sentence = f"Node {name} stopped reporting{format_since(age)}."
+    return Fault("critical", sentence, step, tuple(rule.rule for rule in rules), impact)
 
 
 def _iterate_queue_faults(watched: WatchedSnapshot, name: str, queue: QueueStatus) -> Iterator[Fault]:
-    dead = queue.dead_letters
-    said = f"Queue {name} falls behind: {_measure_wait(queue)}"
-    applications = watched.snapshot.pipeline.applications.items()
-    readers = {reader: row.state for reader, row in applications if name in row.queues}
-    if set(readers.values()) == {"stopped"}:
-        names = list(readers)
-        said += f"; its application{'s' if len(names) > 1 else ''} {format_names(names)} {are(names)} stopped"
-    behind = watched.find_faults("queue", name, "queue_wait", queue.wait_seconds, f"{said}.")
-    latency = queue.latency_p95_seconds
-    if latency is None:  # without completions there is no latency
-        value, said = (None if queue.waiting_events else 0.0), "latency unknown"
-    else:
-        value, said = latency, f"p95 latency {latency:,.0f} s"
-    slow = watched.find_faults("queue", name, "queue_latency", value, f"Queue {name} is slow: {said}.")
-    late = [*behind, *slow]
-    pause = find_pause(name, CONSUMPTION, watched.snapshot)
-    if pause is None:
-        yield from late
+    late = _list_late_faults(watched, name, queue)
+    if find_pause(name, CONSUMPTION, watched.snapshot) is None:
+        yield from late[:1]
     elif late:
         # A person has paused it: that it stands still is no fault and needs no remedy.
-        rules = tuple(rule for fault in late for rule in fault.rules)
-        yield Fault("notice", f"{pause_in_words(name, pause)} {capitalize(_measure_wait(queue))}.", rules=rules)
-    held = f"Queue {name} has {format_count(dead or 0, 'dead letter')}."
-    yield from watched.find_faults("queue", name, "dead_letters", dead, held)
+        yield Fault("notice", describe_backlog(name, PAUSED), rules=late[0].rules, late=True)
+    dead = queue.dead_letters
+    count = f"{format_count(dead or 0, 'event')} failed on every attempt."
+    yield from watched.find_faults(
+        "queue", name, "dead_letters", dead, describe_backlog(name, DEAD_LETTERS), impact=count
+    )
     missing = scope.list_missing_capabilities(name, watched.snapshot)
     if missing:
         sentence = f"Queue {name} has no workers: {explain_missing_capabilities(missing, 'jobs')}."
         yield Fault("critical", sentence, f"{describe_capability_remedy(missing, 'jobs')} from the queue.")
     if queue.trouble:
         yield Fault("warning", f"Queue {name}: a worker ended early ({queue.trouble.rstrip('.')}).")
-    # Such a queue does not keep up: arrivals exceed output, and the backlog exceeds recent arrivals.
-    waiting, arrivals = queue.waiting_events or 0, queue.in_per_second or 0.0
-    rises = queue.trend == "rising" and waiting > arrivals
-    if not behind and (rises or waiting > FILLS_SECONDS * max(arrivals, 1.0)):
-        yield Fault("notice", f"Queue {name} is filling: {format_count(queue.waiting_events or 0, 'event')} waiting.")
+    if not late and is_filling(queue):
+        yield Fault("notice", describe_backlog(name, FILLING), impact=f"{format_waiting(queue.waiting_events)}.")
 
 
-def _measure_wait(queue: QueueStatus) -> str:
-    if queue.wait_seconds is None:
-        return "the wait of its oldest event is unknown"
-    return f"its oldest event has waited {queue.wait_seconds:,.0f} s"
+def _list_late_faults(watched: WatchedSnapshot, name: str, queue: QueueStatus) -> list[Fault]:
+    """Return that its events take too long, as one fault with the rules of wait and latency; at most one."""
+    wait, latency = queue.wait_seconds, queue.latency_p95_seconds
+    waits = "The wait of its oldest event is unknown."
+    if wait is not None:
+        waits = f"Its oldest event waits {format_seconds(wait)}."
+    behind = watched.find_faults(
+        "queue", name, "queue_wait", wait, describe_backlog(name, BEHIND), impact=waits, late=True
+    )
+    # Without completions there is no latency.
+    value = latency if latency is not None else None if queue.waiting_events else 0.0
+    takes = "The latency is unknown: no events were completed lately."
+    if latency is not None:
+        takes = f"The p95 latency is {format_seconds(latency)}."
+    slow = watched.find_faults(
+        "queue", name, "queue_latency", value, describe_backlog(name, SLOW), impact=takes, late=True
+    )
+    faults = [*behind, *slow]
+    if len(faults) < 2:
+        return faults
+    severity = max((fault.severity for fault in faults), key=SEVERITIES.index)
+    return [replace(behind[0], severity=severity, rules=(*behind[0].rules, *slow[0].rules))]
 
 
 def evaluate_states(
@@ -185,7 +209,8 @@ def evaluate_states(
     Between the two thresholds of a rule, a state stays as it was in `before`. listed: as in `WatchedSnapshot`.
     """
     watched = WatchedSnapshot(snapshot, before, limits, snapshot.at or 0.0, listed, unreadable)
-    return {f"{state.kind}/{state.name}": state for state in _iterate_states(watched)}
+    states = {f"{state.kind}/{state.name}": state for state in _iterate_states(watched)}
+    return explain_causes(watched, states)
 
 
 def get_states(snapshot: Snapshot) -> Mapping[str, SubjectState]:
@@ -232,6 +257,6 @@ def _iterate_plant_states(watched: WatchedSnapshot) -> Iterator[SubjectState]:
         )
     share = snapshot.totals.shed_share
     if share is not None:
-        lost = f"Events are shed: {format_percent(share, 2)} of the events that patterns could use."
-        faults = watched.find_faults("plant", "shedding", "shedding", 100 * share, lost, {})
+        lost = f"{format_percent(share, 2)} of the events that patterns could use are lost."
+        faults = watched.find_faults("plant", "shedding", "shedding", 100 * share, "Events are shed.", {}, impact=lost)
         yield watched.get_state("plant", "shedding", faults)

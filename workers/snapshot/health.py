@@ -8,17 +8,21 @@ from itertools import groupby
 
 from common.stored_document import replace_fields
 from controllers.framework.reason import are, capitalize, format_count, format_names, format_number, format_percent
+from controllers.worker_rate.law import LAW as WORKER_RATE
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, OVERLOADED, STATES
+from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.evaluation.impact import describe_first_step, is_falling_behind
+from workers.alerts.lifecycle.inhibition import list_alert_subjects
 from workers.control.kinds.registry import find_display
 from workers.documents.alerts import AlertStatus
 from workers.documents.loops import ManualChange, RecentAction
-from workers.documents.parts import find_starting_parts
+from workers.documents.parts import ProcessEvent, find_starting_parts
 from workers.documents.pipeline import PipelineOrder
 from workers.documents.snapshot import PlantHealth, Snapshot
 from workers.documents.states import SEVERITIES, Severity, SubjectFinding, SubjectState
 from workers.models import Loop, Plan
 from workers.placement.plans import BEING_EXECUTED
+from workers.snapshot.headline import Headline
 from workers.snapshot.judgement import SIGNS, WORDS
 
 LOOPS_ALONE = 2  # more loops with the same fault are one finding
@@ -44,6 +48,7 @@ JUDGED = frozenset(
 )
 OF_ALL_LOOPS = ("loops_stopped", "host_overloaded")
 OF_A_PLANT = ("plant_silent", "workers_missed", "queue_unserved", "sensor_silent", "order_unreached")
+START = "plant/start"  # the headline while the plant starts
 LATELY_SECONDS = 120.0
 MAX_PARTS = 3
 REPORTED_SECONDS = 2.0  # of backlog: below this, its trend is noise
@@ -51,22 +56,27 @@ TRENDS = {"rising": "backlog rising", "falling": "backlog falling", "steady": "b
 WARNING = SEVERITIES.index("warning")
 
 
-def evaluate_health(snapshot: Snapshot) -> PlantHealth:
-    """Return the health of a snapshot whose states are evaluated."""
+def evaluate_health(
+    snapshot: Snapshot, headline: Headline | None = None, monotonic_seconds: float = 0.0
+) -> PlantHealth:
+    """Return the health of a snapshot whose states are evaluated. headline: the one shown until now."""
     all_findings = [*_iterate_findings(snapshot), *_describe_alerts(snapshot.alerts)]
-    # Among findings of the same severity, the headline is that of the incident.
-    rows = [(f"{kind}/{name}", alert) for alert in snapshot.alerts for kind, name in alert.labels.items()]
-    explaining = {alert.under for alert in snapshot.alerts}
-    place = {subject: -1 for subject, alert in rows if alert.under is not None}
-    place |= {subject: 0 for subject, alert in rows if alert.under is None}
-    place = place | {subject: 1 for subject, alert in rows if alert.under is None and alert.id in explaining}
-    findings = sorted(
-        all_findings, key=lambda finding: (rank_by_severity(finding), place.get(finding.subject, 0)), reverse=True
-    )
+    incidents = _map_incidents(snapshot)
+    findings = [
+        replace_fields(finding, incident=find_incident(finding, incidents))
+        for finding in sorted(all_findings, key=rank_by_severity, reverse=True)
+    ]
+    # Among findings of the same severity, the headline is that of the oldest open incident.
+    findings.sort(key=lambda finding: (rank_by_severity(finding), finding.incident is not None), reverse=True)
     names = list(find_starting_parts(snapshot.parts))
     if names and not any(_is_of_no_start(finding, names) for finding in findings):
         said = f"The plant is starting: {format_names(names)} {are(names)} not ready yet."
-        return PlantHealth(BUSY, said, severity="notice", findings=findings, word=WORDS["notice"])
+        findings = [SubjectFinding(subject=START, severity="notice", sign=BUSY, sentence=said), *findings]
+    if headline is not None:
+        findings = headline.follow(findings, monotonic_seconds)
+    if findings and findings[0].subject == START:
+        said = findings[0].sentence
+        return PlantHealth(BUSY, said, severity="notice", findings=findings[1:], word=WORDS["notice"])
     if not findings:
         return PlantHealth(NORMAL, _describe_all_well(snapshot), word=WORDS["well"])
     worst = findings[0]
@@ -79,6 +89,25 @@ def evaluate_health(snapshot: Snapshot) -> PlantHealth:
     own = state is not None and state.finding == worst.sentence and state.severity == worst.severity
     word = state.word if state is not None and own else WORDS[worst.severity]
     return PlantHealth(sign, worst.sentence, severity=worst.severity, findings=findings, word=word)
+
+
+def _map_incidents(snapshot: Snapshot) -> dict[str, int]:
+    """Return the number of the open incident of each subject that has an alert."""
+    incidents: dict[str, int] = {}
+    for alert in snapshot.alerts:
+        for subject in list_alert_subjects(alert.condition, alert.labels):
+            root = alert.id if alert.under is None else alert.under
+            incidents[subject] = min(root, incidents.get(subject, root))
+    return incidents
+
+
+def find_incident(finding: SubjectFinding, incidents: Mapping[str, int]) -> int | None:
+    """Return the number of the incident of a finding: that of its subject, or of what it explains."""
+    if finding.incident is not None:
+        return finding.incident
+    own = incidents.get(finding.subject)
+    affected = [incidents[subject] for subject in finding.affected if subject in incidents]
+    return own if own is not None else min(affected, default=None)
 
 
 def _is_of_no_start(finding: SubjectFinding, names: list[str]) -> bool:
@@ -113,7 +142,8 @@ def _iterate_findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
         if state.finding and state.within is None and not (state.kind == "loop" and is_explained(state.name))
     ]
     yield from (_build_finding(subject_finding) for subject_finding in findings if subject_finding.kind != "loop")
-    yield from (finding for subject_finding in findings for finding in subject_finding.also)
+    yield from map(_describe_restart, (event for event in snapshot.processes if event.kind == "restarted"))
+    yield from (finding for state in snapshot.states.values() for finding in state.also)
     loops = sorted(
         (subject_finding for subject_finding in findings if subject_finding.kind == "loop"),
         key=lambda finding: finding.rules,
@@ -130,9 +160,28 @@ def _iterate_findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
                 severity=alike[0].severity,
                 sign=alike[0].sign,
                 sentence=f"{format_count(len(alike), 'loop')} {words}.",
+                impact=alike[0].impact,
                 step=alike[0].step,
                 since=min((loop.since for loop in alike if loop.since is not None), default=None),
             )
+
+
+def _describe_restart(event: ProcessEvent) -> SubjectFinding:
+    """Describe a process that the supervisor has restarted within the last minute."""
+    down = "" if event.down_seconds is None else f"It was gone for {event.down_seconds:.1f} s."
+    return SubjectFinding(
+        subject=f"process/{event.name}",
+        severity="notice",
+        sign=NORMAL,
+        sentence=f"{format_restart(event)}.",
+        since=event.at,
+        impact=down,
+    )
+
+
+def format_restart(event: ProcessEvent) -> str:
+    """Return what happened to a process: n2 restarted after SIGKILL."""
+    return f"{event.name} restarted{f' after {event.how}' if event.how else ''}"
 
 
 def _describe_alerts(alerts: Iterable[AlertStatus]) -> Iterator[SubjectFinding]:
@@ -152,6 +201,8 @@ def _describe_alerts(alerts: Iterable[AlertStatus]) -> Iterator[SubjectFinding]:
             sentence=alert.sentence or f"{alert.title}.",
             step=describe_first_step(alert.condition),
             since=alert.since,
+            impact=CONDITIONS[alert.condition].impact if alert.condition in CONDITIONS else "",
+            incident=alert.id,
         )
 
 
@@ -171,6 +222,9 @@ def _build_finding(state: SubjectState) -> SubjectFinding:
         sentence=state.finding,
         step=state.step,
         since=state.since,
+        impact=state.impact,
+        affected=state.affected,
+        actions=state.actions,
     )
 
 
@@ -178,11 +232,18 @@ def _describe_all_well(snapshot: Snapshot) -> str:
     unknown = [state.name for state in snapshot.states.values() if state.severity == "unknown"]
     if unknown:
         return f"No problems found; state unknown: {format_names(unknown)}."
-    count = len(snapshot.nodes)
-    nodes = "The only node is" if count == 1 else f"All {count} nodes"
     share = snapshot.totals.shed_share
     shed = f"{format_percent(share, 2)} of the events that patterns could use are shed" if share else "nothing shed"
-    return f"{nodes} normal; every queue keeps up; {shed}."
+    return f"All queues keep up. {_describe_nodes(snapshot)}; {shed}."
+
+
+def _describe_nodes(snapshot: Snapshot) -> str:
+    """Return which nodes are in use, and which people have drained."""
+    drained = [name for name, node in snapshot.nodes.items() if node.drained]
+    count = len(snapshot.nodes) - len(drained)
+    only = "The only node" if count == 1 else f"All {count} nodes"
+    normal = f"{only}{' in use' if drained else ''} {'is' if count == 1 else 'are'} normal"
+    return f"{normal}; {format_names(drained)} {are(drained)} drained" if drained else normal
 
 
 def add_action_summary(snapshot: Snapshot) -> PlantHealth:
@@ -190,6 +251,7 @@ def add_action_summary(snapshot: Snapshot) -> PlantHealth:
     health = snapshot.health
     abnormal = SEVERITIES.index(health.severity) >= WARNING
     parts = [
+        *(f"{format_restart(event)}" for event in snapshot.processes if event.kind == "restarted"),
         *_describe_engaged(snapshot),
         *_describe_plans(snapshot),
         *_describe_recent_actions(snapshot, abnormal),
@@ -247,7 +309,25 @@ def _describe_recent_actions(snapshot: Snapshot, abnormal: bool) -> Iterator[str
     planned = any(plan.state in BEING_EXECUTED for plan in snapshot.plans)
     for action in _iterate_recent_actions(snapshot):
         if not planned if action.points else abnormal:
-            yield f"{action.law.replace('_', ' ')} {action.did} {format_age((snapshot.at or 0.0) - action.at)}"
+            age = format_age((snapshot.at or 0.0) - action.at)
+            yield f"{action.law.replace('_', ' ')} {action.did} {age}{_explain_no_effect(snapshot, action)}"
+
+
+def _explain_no_effect(snapshot: Snapshot, action: RecentAction) -> str:
+    """Return why an action can't help now, after a comma; "" if it can."""
+    causes = {state.kind for state in snapshot.states.values() if state.affected and state.severity == "critical"}
+    if action.law == WORKER_RATE.name:
+        slots = snapshot.totals.worker_slots
+        if slots == 0:
+            return ", without effect: no worker host runs"
+        if slots and snapshot.crowd is not None and snapshot.crowd.active:
+            return f", without effect: the pool is full ({slots} of {slots} slots)"
+        if causes & {"pipeline", "application"}:
+            return ", which can't help: the pipeline makes no progress"
+    of_application = any(loop.law == action.law and "application" in loop.target for loop in snapshot.loops.values())
+    if of_application and causes & {"pipeline", "application"}:
+        return ", which can't help: the pipeline makes no progress"
+    return ""
 
 
 def _iterate_recent_actions(snapshot: Snapshot) -> Iterator[RecentAction]:

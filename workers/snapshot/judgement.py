@@ -71,6 +71,12 @@ class Limits:
             if matching_limit.is_beyond(value, matching_limit.rule in before)
         ]
 
+    def find_threshold(self, condition: str, labels: Mapping[str, str]) -> float | None:
+        """Return the threshold that a value of a subject exceeds first; None where no rule is about it."""
+        limits = [limit.thresholds for limit in self.by_condition.get(condition, ()) if matches(limit.matchers, labels)]
+        first = min(limits, key=lambda limit: limit.beyond if limit.above else -limit.beyond, default=None)
+        return first.beyond if first else None
+
     def find_highest_severity(self, condition: str, labels: Mapping[str, str], otherwise: Severity) -> Severity:
         """Return the highest severity of a condition's rules for a subject.
 
@@ -114,7 +120,7 @@ def _load_shipped() -> Limits:
 SHIPPED = _load_shipped()
 
 
-def _is_better(sign: str, severity: Severity) -> bool:
+def is_better(sign: str, severity: Severity) -> bool:
     """Return whether a sign looks better than the severity."""
     least = SIGNS[severity]
     return severity in ("warning", "critical") and least is not None and STATES.index(sign) < STATES.index(least)
@@ -122,12 +128,14 @@ def _is_better(sign: str, severity: Severity) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault. rules: of the alerts that report it, too."""
+    """One fault. rules: of the alerts that report it, too. impact: its figures. late: whether events wait too long."""
 
     severity: Severity
     sentence: str
     step: str = ""
     rules: tuple[str, ...] = ()
+    impact: str = ""
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +167,9 @@ class WatchedSnapshot:
         value: float | None,
         sentence: str,
         labels: Mapping[str, str] | None = None,
+        *,
+        impact: str = "",
+        late: bool = False,
     ) -> list[Fault]:
         """Return the fault of a value that exceeds a limit, with the highest severity of these limits."""
         given = {kind: name} if labels is None else labels
@@ -169,7 +180,7 @@ class WatchedSnapshot:
         rules = tuple(limit.rule for limit in exceeded)
         queue = self.snapshot.queues.get(name) if kind == "queue" else None
         consumers = (queue.kind or "") if queue else ""
-        return [Fault(severity, sentence, describe_first_step(condition, consumers), rules)]
+        return [Fault(severity, sentence, describe_first_step(condition, consumers), rules, impact, late)]
 
     def find_start(self, kind: str, name: str, severity: Severity, sign: str | None, stale: bool) -> float:
         """Return since when severity, sign, and staleness are as they are now."""
@@ -197,7 +208,7 @@ class WatchedSnapshot:
         """
         ordered = sorted(faults, key=lambda fault: -SEVERITIES.index(fault.severity))
         severity: Severity = ordered[0].severity if ordered else "well" if known else "unknown"
-        if sign is None or _is_better(sign, severity):
+        if sign is None or is_better(sign, severity):
             sign, word = SIGNS[severity], WORDS[severity] if sign else word
         return SubjectState(
             kind=kind,
@@ -215,10 +226,13 @@ class WatchedSnapshot:
                     sign=SIGNS[fault.severity],
                     sentence=capitalize(fault.sentence),
                     step=fault.step,
+                    impact=fault.impact,
                 )
                 for fault in ordered[1:]
             ],
             step=ordered[0].step if ordered else "",
+            impact=ordered[0].impact if ordered else "",
+            late=any(fault.late for fault in ordered),
             within=within,
             rules=sorted({rule for fault in ordered for rule in fault.rules}),
         )

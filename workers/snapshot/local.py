@@ -12,11 +12,12 @@ from queues import keys
 from queues.control.replies import expect_bytes
 from queues.topology import KnownTopology
 from workers.documents.loops import LoopStatus
+from workers.documents.parts import ProcessEvent
 from workers.documents.plants import PlantStatus
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.documents.states import SubjectState
 from workers.history.forecasts import Forecasts, ForecastSubjects, ForecastWatch
-from workers.pipeline.declaration.declared import Orders
+from workers.pipeline.declaration.declared import Declarations, Orders
 from workers.plants.foreign.adapters import get_convergence_timeout
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.holding import find_holder
@@ -25,13 +26,16 @@ from workers.plants.registry import LOCAL
 from workers.plants.steered import SteeredPlant
 from workers.snapshot.control_record import control_record
 from workers.snapshot.evaluate import evaluate_states
+from workers.snapshot.headline import Headline
 from workers.snapshot.health import add_action_summary, evaluate_health, list_manual_changes
 from workers.snapshot.judgement import Limits
 from workers.snapshot.observer import ConsoleProbe
 from workers.snapshot.parts import PartsRecord
+from workers.snapshot.queue_memory import QueueMemory
 from workers.snapshot.rates import TrendWatch
 from workers.snapshot.readings import Readings, read
 from workers.snapshot.readings_watcher import ReadingsWatcher
+from workers.snapshot.starvation import Starvation
 
 logger = logging.getLogger(__name__)
 
@@ -52,12 +56,13 @@ class LocalPlant(SteeredPlant):
         forecasts: ForecastWatch | None = None,
         console: ConsoleProbe | None = None,
         plant_time: Callable[[], float] | None = None,
+        processes: Callable[[float], list[ProcessEvent]] | None = None,
     ) -> None:
         """Initialize the observer.
 
         others: the registered plants, where this watcher observes them, too; forecasts: of rates, where this watcher
         computes them; console: the probe of the console, where it has one; plant_time: the clock of workers' signs of
-        life, else `clock`.
+        life, else `clock`; processes: restarted and suspended processes at a time, where this watcher can know them.
         """
         super().__init__(control, clock)
         self._monotonic, self._name, self._others = monotonic, name, others
@@ -69,6 +74,9 @@ class LocalPlant(SteeredPlant):
         self._states: Mapping[str, SubjectState] | None = None
         self._loops: Mapping[str, LoopStatus] | None = None
         self._parts: PartsRecord | None = None
+        self._starvation, self._headline = Starvation(), Headline()
+        self._memory: QueueMemory | None = None
+        self._processes = processes
         self._seq = 0
 
     def observe(self) -> Snapshot:
@@ -100,21 +108,37 @@ class LocalPlant(SteeredPlant):
             runs=record.runs,
             alerts=record.alerts,
             deeds=record.recent_actions,
+            processes=self._processes(now) if self._processes else [],
+            rejected=self._load_rejected(),
+            crowd=self._starvation.follow(composed, monotonic_seconds),
             steered_by=find_holder(self._control, self._name),
             plants=plants,
             forecasts=dict(forecasts.loads),
             bands=forecasts.bands,
         )
         manual_changes = list_manual_changes(snapshot, record.caps, Orders(self._control).read())
-        return self._add_states(replace_fields(snapshot, hands=manual_changes), record.limits, readings)
+        snapshot = replace_fields(snapshot, hands=manual_changes)
+        return self._add_states(snapshot, record.limits, readings, monotonic_seconds)
 
-    def _add_states(self, snapshot: Snapshot, limits: Limits, readings: Readings) -> Snapshot:
+    def _load_rejected(self) -> dict[str, str]:
+        """Return the applications whose newest declaration can't run, with the reasons."""
+        running = Declarations(self._control).load_running()
+        return {name: row.refused for name, row in running.items() if row.refused}
+
+    def _add_states(self, snapshot: Snapshot, limits: Limits, readings: Readings, monotonic_seconds: float) -> Snapshot:
         """With the states of its subjects, and what follows from them."""
         before = self._load_previous().states if self._states is None else self._states
+        if self._memory is None:
+            self._memory = QueueMemory(self._load_previous())
+        snapshot = self._memory.add(snapshot, readings.topology.queues, monotonic_seconds)
         unreadable = readings.unreadable_hosts
-        self._states = evaluate_states(snapshot, before, limits, readings.hosts, unreadable)
-        snapshot = replace_fields(snapshot, states=self._states)
-        snapshot = replace_fields(snapshot, health=evaluate_health(snapshot))
+        states = evaluate_states(snapshot, before, limits, readings.hosts, unreadable)
+        if (catching_up := self._memory.begin_catching_up(snapshot, before, states)) is not None:
+            snapshot = catching_up
+            states = evaluate_states(snapshot, before, limits, readings.hosts, unreadable)
+        self._states = states
+        snapshot = replace_fields(snapshot, states=states)
+        snapshot = replace_fields(snapshot, health=evaluate_health(snapshot, self._headline, monotonic_seconds))
         return replace_fields(snapshot, health=add_action_summary(snapshot))
 
     def _load_previous(self) -> Snapshot:

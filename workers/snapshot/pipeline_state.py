@@ -26,6 +26,7 @@ from workers.documents.pipeline import (
 )
 from workers.documents.states import SEVERITIES, Severity, SubjectState
 from workers.snapshot.judgement import Fault, WatchedSnapshot, clock_fault
+from workers.snapshot.scene import format_since
 from workers.steering.scope import find_pause
 
 SUBJECT = "main"  # the name that its alerts use
@@ -63,6 +64,9 @@ def iterate_pipeline_states(watched: WatchedSnapshot) -> Iterator[SubjectState]:
     state = watched.get_state("pipeline", SUBJECT, faults, sign=sign, word=word, stale=stale, known=known)
     yield replace_fields(state, within=within)
     yield from applications
+    for name in snapshot.rejected.keys() - snapshot.pipeline.applications.keys():
+        faults = list(_find_rejected(watched, name))
+        yield watched.get_state("application", name, faults, sign=OFFLINE, word="Rejected")
 
 
 def _is_down(pipeline: PipelineStatus) -> bool:
@@ -81,16 +85,16 @@ def _iterate_process_faults(watched: WatchedSnapshot, row: PipelineStatus) -> It
         yield Fault(never, "The pipeline has not reported yet.", describe_first_step("pipeline_down"))
     elif row.state == NOT_REPORTING:
         yield _build_down_fault(
-            watched, row.age_seconds, f"The pipeline has not reported for {row.age_seconds or 0:.0f} s."
+            watched, row.age_seconds, f"The pipeline stopped reporting{format_since(row.age_seconds)}."
         )
     elif row.state == FAILED:
         yield _build_down_fault(watched, seconds, f"The pipeline failed: {_format_reason(row.error)}.")
     else:
         yield from _iterate_state_faults(row.state, "The pipeline", row.error, row.hindrance)
         lag = row.watermark_lag_seconds
-        said = "its lag is unknown" if lag is None else f"event time is {lag:,.0f} s behind"
-        late = f"The pipeline is lagging: {said}."
-        yield from watched.find_faults("pipeline", SUBJECT, "pipeline_lag", lag, late)
+        said = "Its lag is unknown." if lag is None else f"Event time is {lag:,.0f} s behind."
+        late = "The pipeline is lagging."
+        yield from watched.find_faults("pipeline", SUBJECT, "pipeline_lag", lag, late, impact=said)
         yield from clock_fault("the pipeline's host", row.ahead_seconds or 0.0)
 
 
@@ -107,8 +111,17 @@ def _build_application_state(watched: WatchedSnapshot, name: str, row: Applicati
         state = watched.get_state("application", name, [fault], sign=down_sign, word=down_word, stale=True)
         return replace_fields(state, within=f"pipeline/{SUBJECT}")
     sign, word = SIGNS.get(row.state, (None, row.state.capitalize()))
-    faults = [*_iterate_state_faults(row.state, name, row.error, row.hindrance), *_find_unpublished(watched, name, row)]
+    faults = [
+        *_iterate_state_faults(row.state, name, row.error, row.hindrance),
+        *_find_unpublished(watched, name, row),
+        *_find_rejected(watched, name),
+    ]
     return watched.get_state("application", name, faults, sign=sign, word=word, stale=row.state in OUTDATED)
+
+
+def _find_rejected(watched: WatchedSnapshot, name: str) -> Iterator[Fault]:
+    if (reason := watched.snapshot.rejected.get(name)) is not None:
+        yield Fault("warning", f"The newest declaration of {name} was rejected: {_format_reason(reason)}.")
 
 
 def _iterate_state_faults(state: str | None, name: str, error: str | None, stall: str | None) -> Iterator[Fault]:
@@ -129,9 +142,10 @@ def _find_unpublished(watched: WatchedSnapshot, name: str, row: ApplicationStatu
         pause = find_pause(queue, INTAKE, watched.snapshot)
         why = "its intake is paused" if pause else "it accepts no events"
         more = f"; {name} stops reading until the queue accepts events" if row.outbox_full else ""
-        wait = f"{format_count(events, 'complex event')} of {name} are waiting for queue {queue}: {why}{more}."
+        wait = f"Complex events of {name} wait for queue {queue}: {why}{more}."
         worst: Severity = "critical" if row.outbox_full else "warning"
-        yield Fault("notice" if pause else worst, wait, "" if pause else describe_first_step("queue_wait"))
+        step = "" if pause else describe_first_step("queue_wait")
+        yield Fault("notice" if pause else worst, wait, step, impact=f"{format_count(events, 'complex event')} wait.")
 
 
 def _format_reason(text: str | None) -> str:

@@ -298,9 +298,9 @@ def test_a_node_is_stale_after_two_beats_and_offline_after_three(control, plant,
     assert snapshot["nodes"]["n2"]["last_state"] == "NORMAL"
     assert snapshot["queues"]["alert"]["containers"]["n2"]["in_per_second"] is None
     assert snapshot["totals"]["nodes_in_use"] == 2
-    assert snapshot["health"]["state"] == "OFFLINE"
-    sentence = "Node n2 has not reported for 4 s; its 999 points are served by n1 and n3."
-    assert sentence in snapshot["health"]["sentence"]
+    (lost,) = (each for each in snapshot["health"]["findings"] if each["subject"] == "node/n2")
+    assert (lost["sign"], lost["sentence"]) == ("OFFLINE", "Node n2 stopped reporting.")
+    assert lost["impact"].startswith("The node has 999 points of alert, process, and telemetry. n1 and n3 take new")
 
 
 def test_what_came_while_an_agent_was_silent_falls_into_no_single_second(control, plant, times):

@@ -74,7 +74,10 @@ def _build_reading(evidence: Evidence, loop: LoopFacts, value: float | None, sai
     }
     if loop.cause is not None:
         touches["cause"] = loop.cause
-    if evidence.crowd is not None and (starving := evidence.crowd.crowded.get(target.get("queue", ""))) is not None:
+    if (
+        evidence.plant.crowd is not None
+        and (starving := evidence.plant.crowd.crowded.get(target.get("queue", ""))) is not None
+    ):
         touches["crowded_by"] = starving
     labels = {"loop": loop.name, **{key: target[key] for key in ("queue", "node", "plant") if key in target}}
     return Reading(labels, value, f"{_format_loop_name(loop)}: {said}.", touches)

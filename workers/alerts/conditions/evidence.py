@@ -78,17 +78,6 @@ class AuditFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class StarvedGroup:
-    """The queue that crowds the pool now, or did last, and the queues that wait because of it.
-
-    Each queue that waits is stored with the queue that it waits for.
-    """
-
-    queue: str
-    crowded: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class Evidence:
     """The evidence of one instant.
 
@@ -98,7 +87,6 @@ class Evidence:
     - `started_seconds`: since the watch started on a plant that was not observed recently, which is starting,
       too.
     - `load_per_core`: the load average of the last minute on this host; above 1, processes wait for a core.
-    - `crowd`: the queue whose workers fill the pool, if one does.
     - `published_to`: the queues of each producer when it published last.
     """
 
@@ -116,7 +104,6 @@ class Evidence:
     failing: Sequence[FailingReceiver] = ()
     audit: AuditFacts | None = None
     load_per_core: float | None = None
-    crowd: StarvedGroup | None = None
 
     @property
     def plant(self) -> Snapshot:

@@ -1,14 +1,4 @@
-"""Gathers the evidence of one instant: reads the snapshot, the ledger, and what fails.
-
-Starvation: which queue's workers fill the pool, and which queues wait for a slot only because of it.
-
-    share of a queue = the slots that its workers have / all slots, averaged over about MEMORY_SECONDS
-    it crowds        when all queues together have FULL of the slots, and it at least CROWDS of them; until
-                     it has less than CROWDED of them
-    it is crowded    a queue with less than LIGHT of them while another one crowds, or with less than HALF of what
-                     that one has (of few slots, one is a large share); and for LINGER_SECONDS after that, since
-                     its backlog keeps its own workers busy then
-"""
+"""Gathers the evidence of one instant: reads the snapshot, the ledger, and what fails."""
 
 import math
 import os
@@ -40,9 +30,7 @@ from workers.alerts.conditions.evidence import (
     FailureRecord,
     LedgerTick,
     LoopFacts,
-    StarvedGroup,
 )
-from workers.alerts.lifecycle.inhibition import LINGER_SECONDS
 from workers.alerts.lifecycle.models import AlertRule, Message
 from workers.coordination.plant_clock import Freshness
 from workers.documents.alerts import AuditVerdict
@@ -62,59 +50,6 @@ MAX_WINDOW_SECONDS, MIN_WINDOW_SECONDS = 7_200.0, 600.0
 LATE_SECONDS = 10.0
 # A producer would still publish to the queues that it published to this shortly before it fell silent.
 SAME_SECONDS = 300.0
-MEMORY_SECONDS = 10.0
-FULL, CROWDS, CROWDED, LIGHT = 0.8, 0.4, 0.3, 0.2
-HALF = 0.5
-
-
-class Starvation:
-    """The starvation state, updated with one snapshot after another."""
-
-    def __init__(self) -> None:
-        self._forget()
-
-    def _forget(self) -> None:
-        self._shares: dict[str, float] = {}
-        self._seconds: float | None = None
-        self._crowding = ""
-        # Queue → the queue that it waited because of, and when last.
-        self._crowded: dict[str, tuple[str, float]] = {}
-
-    def follow(self, snapshot: Snapshot | None, monotonic_seconds: float) -> StarvedGroup | None:
-        """Return the starvation as of this snapshot; None while no queue starves others, or nothing is known."""
-        slots = snapshot.totals.worker_slots if snapshot else None
-        if snapshot is None or not slots:
-            self._forget()
-            return None
-        self._average(snapshot, slots, monotonic_seconds)
-        first = max(self._shares, key=lambda name: self._shares[name], default="")
-        full = sum(self._shares.values()) >= FULL
-        if self._shares.get(self._crowding, 0.0) < CROWDED:
-            self._crowding = first if full and self._shares[first] >= CROWDS else ""
-        if self._crowding:
-            self._crowded.pop(self._crowding, None)
-            less = max(LIGHT, HALF * self._shares[self._crowding])
-            light = {name for name, share in self._shares.items() if share < less} - {self._crowding}
-            self._crowded |= dict.fromkeys(light, (self._crowding, monotonic_seconds))
-        self._crowded = {
-            name: (queue, at)
-            for name, (queue, at) in self._crowded.items()
-            if name in self._shares and monotonic_seconds - at <= LINGER_SECONDS
-        }
-        last = max(self._crowded.values(), key=lambda party: party[1], default=("", 0.0))[0]
-        if not (self._crowding or last):
-            return None
-        return StarvedGroup(self._crowding or last, {name: queue for name, (queue, _) in self._crowded.items()})
-
-    def _average(self, snapshot: Snapshot, slots: float, monotonic_seconds: float) -> None:
-        elapsed = 0.0 if self._seconds is None else monotonic_seconds - self._seconds
-        self._seconds = monotonic_seconds
-        weight = 1 - math.exp(-elapsed / MEMORY_SECONDS)
-        before, self._shares = self._shares, {}
-        for name, queue in snapshot.queues.items():
-            if queue.kind == "jobs":
-                share = sum(row.workers_busy or 0 for row in queue.containers.values()) / slots
-                self._shares[name] = before.get(name, 0.0) + weight * (share - before.get(name, 0.0))
 
 
 class Gatherer:
@@ -123,7 +58,6 @@ class Gatherer:
     def __init__(self, control: redis.Redis) -> None:
         self._control = control
         self._freshness = Freshness()
-        self._crowding = Starvation()
         self._ticks: dict[int, deque[LedgerTick]] = {}
         self._blind_since: dict[int, float] = {}
         self._window_seconds = 0.0
@@ -165,7 +99,6 @@ class Gatherer:
             failing=list_failing_receivers(since),
             audit=self._read_audit_facts(now, monotonic_seconds),
             load_per_core=os.getloadavg()[0] / (os.cpu_count() or 1),
-            crowd=self._crowding.follow(fresh, monotonic_seconds),
         )
 
     def _read_audit_facts(self, now: float, monotonic_seconds: float) -> AuditFacts:

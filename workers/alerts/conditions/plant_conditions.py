@@ -27,7 +27,7 @@ def _list_related_subjects(evidence: Evidence, name: str) -> dict[str, Any]:
     They are the nodes that hold the queue's points or its remaining events, what consumes it, and the queue whose
     workers make it wait.
     """
-    queue, crowd = evidence.plant.queues[name], evidence.crowd
+    queue, crowd = evidence.plant.queues[name], evidence.plant.crowd
     nodes = sorted(node for node, row in queue.containers.items() if row.points or row.waiting_events)
     crowded = {"crowded_by": crowd.crowded[name]} if crowd is not None and name in crowd.crowded else {}
     return {"nodes": nodes, "kind": queue.kind, **crowded}
@@ -230,7 +230,7 @@ def workers_missing(evidence: Evidence, window_seconds: float) -> Iterator[Readi
 def workers_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     busy, slots = evidence.plant.totals.workers_busy, evidence.plant.totals.worker_slots
     if slots and busy is not None:
-        touches = {"crowded_by": evidence.crowd.queue} if evidence.crowd is not None else {}
+        touches = {"crowded_by": evidence.plant.crowd.queue} if evidence.plant.crowd is not None else {}
         yield Reading({}, 100 * busy / slots, f"{busy:.0f} of {slots:.0f} worker slots are busy.", touches)
 
 

@@ -29,7 +29,7 @@ class Impacts:
     def collect(self, alert: Alert, *, with_others: bool = True) -> str:
         """Return the sentences of an alert. `with_others`: include the state of the other queues."""
         if "node" in alert.labels and alert.condition.startswith("node_"):
-            return self._describe_node(alert.labels["node"])
+            return f"{describe_node_impact(self._snapshot, alert.labels['node'])} {SAFE}".strip()
         if alert.condition.startswith(BURN) and (said := self._describe_budget(alert)):
             return said
         general = _get_general_impact(alert.condition)
@@ -46,24 +46,6 @@ class Impacts:
         hours = 24 * objective.window_days / rate
         lasts = f"{hours / 24:.1f} days" if hours >= 48 else f"{hours:.0f} h" if hours >= 2 else f"{60 * hours:.0f} min"
         return f"At this rate, the whole {objective.window_days:g}-day error budget lasts {lasts}."
-
-    def _describe_node(self, name: str) -> str:
-        node = self._nodes.get(name)
-        if node is None:
-            return "The node is no longer part of the plant."
-        queues = [queue for queue, row in self._queues.items() if _get_container(row, name).points]
-        held = "The node has no points, so it receives no new events."
-        if queues:
-            held = f"The node has {format_count(node.points or 0, 'point')} of {join_names(queues)}."
-        if node.state != OFFLINE:
-            return f"{held} Its events wait longer. {SAFE}"
-        waiting = sum(_get_container(row, name).waiting_events or 0 for row in self._queues.values())
-        verb = "waits" if waiting == 1 else "wait"
-        left = f" {format_count(waiting, 'event')} {verb} on the node until it returns." if waiting else ""
-        others = list_receiving_nodes(self._snapshot, name)
-        takes = f"{join_names(others)} take{'s' if len(others) == 1 else ''} new events"
-        served = f" {takes if others else 'No other node takes its new events'}." if queues else ""
-        return f"{held}{served}{left} {SAFE}"
 
     def _describe_queue(self, name: str, condition: str, with_others: bool) -> str:
         queue = self._queues.get(name)
@@ -93,9 +75,29 @@ class Impacts:
         return "The other queues keep up. " if others else ""
 
 
+def describe_node_impact(snapshot: Snapshot, name: str) -> str:
+    """Return which points a node has, who takes its new events, and what waits on it."""
+    node = snapshot.nodes.get(name)
+    if node is None:
+        return "The node is no longer part of the plant."
+    queues = [queue for queue, row in snapshot.queues.items() if _get_container(row, name).points]
+    held = "The node has no points, so it receives no new events."
+    if queues:
+        held = f"The node has {format_count(node.points or 0, 'point')} of {join_names(queues)}."
+    if node.state not in (OFFLINE, None):
+        return f"{held} Its events wait longer."
+    waiting = sum(_get_container(row, name).waiting_events or 0 for row in snapshot.queues.values())
+    verb = "waits" if waiting == 1 else "wait"
+    left = f" {format_count(waiting, 'event')} {verb} on the node until it returns." if waiting else ""
+    others = list_receiving_nodes(snapshot, name)
+    takes = f"{join_names(others)} take{'s' if len(others) == 1 else ''} new events"
+    served = f" {takes if others else 'No other node takes its new events'}." if queues else ""
+    return f"{held}{served}{left}"
+
+
 def is_falling_behind(state: SubjectState) -> bool:
     """Return whether a queue falls behind; one that only has dead letters waits for a person."""
-    return state.kind == "queue" and state.severity in BAD and "falls behind" in state.finding
+    return state.late and state.severity in BAD
 
 
 def _get_container(queue: QueueStatus, node: str) -> ContainerStatus:

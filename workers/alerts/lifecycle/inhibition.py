@@ -42,6 +42,11 @@ OF_A_PLANT = frozenset({"workers_missed", "queue_unserved", "sensor_silent", "co
 SPENT_SLOWLY = frozenset({"budget_burn_slow", "budget_spent"})
 OF_A_LABEL = ("plant", "objective")  # in the labels of both alerts
 
+# Conditions without labels, and the subjects that they are about.
+SUBJECTS = {"workers_missing": "plant/workers", "workers_saturated": "plant/workers", "shedding": "plant/shedding"}
+# An application's alerts name it by this label; the process is called main.
+PIPELINE = "pipeline"
+
 CROWD = "crowd"
 # cause → what it explains, and how they are related: on the same node, of the same queue, because the cause's
 # queue crowds the pool, of the same attached plant or service level, by a cause that the alert itself names
@@ -70,6 +75,16 @@ RANK = {name: at for at, name in enumerate(EXPLAINS)}
 # Causes that may explain something for longer than others.
 LONG_CAUSES = ("budget_burn_fast", "budget_burn_medium")
 MAX_LINGER_SECONDS = max(LINGER_OF.values())
+
+
+def list_alert_subjects(condition: str, labels: Mapping[str, str]) -> list[str]:
+    """Return the subjects of the snapshot that an alert is about ("kind/name"), the most specific first."""
+    subjects = [SUBJECTS[condition]] if condition in SUBJECTS else []
+    for kind in ("loop", "application", "pipeline", "queue", "node", "host"):
+        if (name := labels.get(kind)) is not None:
+            is_application = kind == PIPELINE and name != "main"
+            subjects.append(f"{'application' if is_application else kind}/{name}")
+    return subjects
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.workers.snapshots import snapshot_of
-from workers.alerts.conditions.evidence import StarvedGroup
-from workers.alerts.conditions.gatherer import Starvation
+from workers.documents.queues import SlotHolder
+from workers.snapshot.starvation import Starvation
 
 QUEUES = ("mail", "orders", "video")
 
@@ -29,7 +29,7 @@ def followed(*snapshots, starvation=None):
 
 
 def test_the_queue_with_most_workers_of_a_full_pool_crowds_the_others():
-    assert followed(*[pool(mail=4)] * 20) == StarvedGroup("mail", {"orders": "mail", "video": "mail"})
+    assert followed(*[pool(mail=4)] * 20) == SlotHolder(queue="mail", crowded={"orders": "mail", "video": "mail"})
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_who_crowds_now_waits_for_nobody():
     starvation = Starvation()
     followed(*[pool(mail=4)] * 20, starvation=starvation)
     found = followed_from(40.0, *[pool(orders=4)] * 30, starvation=starvation)
-    assert found == StarvedGroup("orders", {"mail": "orders", "video": "orders"})
+    assert found == SlotHolder(queue="orders", crowded={"mail": "orders", "video": "orders"})
 
 
 def test_where_nothing_is_known_nobody_is_named():

@@ -1,0 +1,156 @@
+"""What only the past of a queue shows: its usual figures, bursts, changes of its handler, and a backlog worked off.
+
+usual      the average of a figure over about USUAL_SECONDS; values above UNUSUAL times of it don't count, unless
+they last for RELEARN_SECONDS
+burst      more than UNUSUAL times the usual events arrive
+catch-up   a queue was late while it was paused, or because of a cause elsewhere, which has ended. It lasts while
+the backlog reaches a new minimum every FALLING_SECONDS.
+"""
+
+import math
+from collections.abc import Mapping
+
+from common.stored_document import replace_fields
+from queues.pausing import CONSUMPTION
+from queues.topology import QueueSpec
+from workers.documents.queues import CatchUp, QueueStatus
+from workers.documents.snapshot import Snapshot
+from workers.documents.states import SubjectState
+from workers.steering.scope import find_pause
+
+USUAL_SECONDS = 120.0
+FIRST_SECONDS = 20.0  # of samples before a usual figure is known
+RELEARN_SECONDS = 1_800.0
+UNUSUAL = 2.0
+MIN_BURST_PER_SECOND = 5.0
+FALLING_SECONDS = 30.0
+DIGITS = 2
+
+
+class UsualFigure:
+    """The usual value of a figure."""
+
+    def __init__(self, value: float | None = None) -> None:
+        self._value = value
+        self._known_seconds = FIRST_SECONDS if value is not None else 0.0
+        self._unusual_seconds = 0.0
+        self._at: float | None = None
+
+    def add(self, value: float | None, at_seconds: float) -> None:
+        """Add a sample, about one per second."""
+        elapsed = 0.0 if self._at is None else max(0.0, at_seconds - self._at)
+        self._at = at_seconds
+        if value is None:
+            return
+        if self._value is None:
+            self._value = value
+        elif self.is_unusual(value) and self._unusual_seconds < RELEARN_SECONDS:
+            self._unusual_seconds += elapsed
+            return
+        self._unusual_seconds = 0.0
+        self._known_seconds += elapsed
+        self._value += (value - self._value) * (1 - math.exp(-elapsed / USUAL_SECONDS))
+
+    def is_unusual(self, value: float) -> bool:
+        return self.value is not None and value > UNUSUAL * self.value
+
+    @property
+    def value(self) -> float | None:
+        """Return the value, rounded so that it rarely changes; None with too few samples."""
+        if self._value is None or self._known_seconds < FIRST_SECONDS:
+            return None
+        return float(f"{self._value:.{DIGITS}g}")
+
+
+class QueueMemory:
+    """The past of all queues. before: the snapshot that another watcher left."""
+
+    def __init__(self, before: Snapshot) -> None:
+        rows = before.queues
+        self._services = {name: UsualFigure(row.usual_service_seconds) for name, row in rows.items()}
+        self._arrivals = {name: UsualFigure(row.usual_in_per_second) for name, row in rows.items()}
+        self._bursts = {name: row.burst_at for name, row in rows.items()}
+        self._changes = {name: row.handler_changed_at for name, row in rows.items()}
+        self._catching_up = {name: row.catching_up for name, row in rows.items()}
+        self._handlers: dict[str, object] = {}
+
+    def add(self, snapshot: Snapshot, specs: Mapping[str, QueueSpec], at_seconds: float) -> Snapshot:
+        """Return the snapshot with what is known of the past of its queues."""
+        now = snapshot.at or 0.0
+        queues = {
+            name: self._describe(name, row, specs.get(name), now, at_seconds) for name, row in snapshot.queues.items()
+        }
+        return replace_fields(snapshot, queues=queues)
+
+    def begin_catching_up(
+        self, snapshot: Snapshot, before: Mapping[str, SubjectState], states: Mapping[str, SubjectState]
+    ) -> Snapshot | None:
+        """Return the snapshot with the queues whose cause has just ended; None if there are none.
+
+        before: the states of the previous second, states: those of this one.
+        """
+        now, begun = snapshot.at or 0.0, {}
+        for name, row in snapshot.queues.items():
+            state, earlier = states.get(f"queue/{name}"), before.get(f"queue/{name}")
+            if state is None or earlier is None or not (state.late and earlier.late):
+                continue
+            paused = find_pause(name, CONSUMPTION, snapshot) is not None
+            ended = _describe_ended_cause(earlier, before)
+            if ended and not paused and state.within is None and row.catching_up is None and not state.affected:
+                begun[name] = CatchUp(after=ended, since=now, least_events=row.waiting_events or 0, least_at=now)
+        if not begun:
+            return None
+        self._catching_up |= begun
+        queues = {
+            name: replace_fields(row, catching_up=begun.get(name, row.catching_up))
+            for name, row in snapshot.queues.items()
+        }
+        return replace_fields(snapshot, queues=queues)
+
+    def _describe(
+        self, name: str, row: QueueStatus, spec: QueueSpec | None, now: float, at_seconds: float
+    ) -> QueueStatus:
+        service, arrivals = (figures.setdefault(name, UsualFigure()) for figures in (self._services, self._arrivals))
+        service.add(row.service_seconds, at_seconds)
+        incoming = row.in_per_second
+        if incoming is not None and incoming >= MIN_BURST_PER_SECOND and arrivals.is_unusual(incoming):
+            self._bursts[name] = now
+        arrivals.add(incoming, at_seconds)
+        if spec is not None:
+            handler = (spec.handler, dict(spec.handler_options))
+            if self._handlers.setdefault(name, handler) != handler:
+                self._handlers[name], self._changes[name] = handler, now
+        self._catching_up[name] = _advance_catch_up(self._catching_up.get(name), row, now)
+        return replace_fields(
+            row,
+            usual_service_seconds=service.value,
+            usual_in_per_second=arrivals.value,
+            burst_at=self._bursts.get(name),
+            handler_changed_at=self._changes.get(name),
+            catching_up=self._catching_up[name],
+        )
+
+
+def _describe_ended_cause(earlier: SubjectState, before: Mapping[str, SubjectState]) -> str:
+    """Return what made a queue late until now and has ended, as a noun; "" if nothing did."""
+    if earlier.severity == "notice" and earlier.finding.startswith(f"Queue {earlier.name} is paused"):
+        return "its pause"
+    cause = before.get(earlier.within or "")
+    if cause is None:
+        return ""
+    what = {"plant": "the outage of its workers", "pipeline": "the outage of the pipeline"}
+    if cause.kind == "queue":
+        return f"waiting for slots that {cause.name} held"
+    return what.get(cause.kind, f"the problem of {cause.kind} {cause.name}")
+
+
+def _advance_catch_up(known: CatchUp | None, row: QueueStatus, now: float) -> CatchUp | None:
+    """Return the catch-up of a queue, which ends with its backlog, or when the backlog no longer falls."""
+    if known is None or any(pause.part == CONSUMPTION for pause in row.pauses):
+        return None
+    waiting = row.waiting_events
+    if waiting == 0:
+        return None
+    if waiting is not None and waiting < known.least_events:
+        return replace_fields(known, least_events=waiting, least_at=now)
+    return known if 0.0 <= now - known.least_at <= FALLING_SECONDS else None
