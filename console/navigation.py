@@ -27,7 +27,7 @@ RAIL: tuple[tuple[str, str, Section], ...] = (
     ("tasks", "Batch jobs", "plant"),
     ("dead-letters", "Dead letters", "plant"),
     ("loops", "Loops", "control"),
-    ("overrides", "Manual changes", "control"),
+    ("manual-changes", "Manual changes", "control"),
     ("plans", "Plans", "control"),
     ("alerts", "Open", "incidents"),
     ("objectives", "Service levels", "incidents"),

@@ -184,7 +184,9 @@ class ListedJob:
 
 
 JOBS = (
-    ListedJob("override.set", "Override a value…", "parameter, threshold, or mode", "settings", "overrides#new-title"),
+    ListedJob(
+        "override.set", "Override a value…", "parameter, threshold, or mode", "override", "manual-changes#new-title"
+    ),
     ListedJob("loop.mode", "Hold a loop…", "", "hold", "loops", "hold loop"),
     ListedJob("queue.pause", "Pause a queue…", "intake or consumption", "pause", "queues", "pause queue"),
     ListedJob("node.use", "Drain a node…", "", "drain", "nodes", "drain node", whole=True),
@@ -194,7 +196,7 @@ JOBS = (
     ListedJob("plan.approve", "Approve a plan…", "", "check", "plans", words="reject stop roll back"),
     ListedJob("alert.acknowledge", "Acknowledge an alert…", "", "alerts", "alerts", "acknowledge"),
     ListedJob("dead_letters.requeue", "Retry dead letters…", "", "undo", "dead-letters", words="requeue discard"),
-    ListedJob("ladder.cap", "Cap a remedy ladder…", "never shed, or only throttle", "more", "queues", "cap ladder"),
+    ListedJob("ladder.cap", "Cap a remedy ladder…", "never shed, or only throttle", "cap", "queues", "cap ladder"),
     ListedJob(
         "pipeline.steer", "Set tasks of an operator…", "", "pipeline", "pipeline", words="parallelism", whole=True
     ),
@@ -211,7 +213,7 @@ PossibleAction = tuple[str, str, str, str, Collection[str] | None]
 PLANT_ACTIONS: tuple[PossibleAction, ...] = (
     ("alert_rule.change", "Change an alert rule", "alert-rules", "threshold", ()),
     ("receiver.change", "Add an alert receiver", "receivers", "email webhook", ()),
-    ("override.end", "End a manual change", "overrides", "override extend", ()),
+    ("override.end", "End a manual change", "manual-changes", "override extend", ()),
     ("link.make", "Share a snapshot", "timeline#share-title", "link chat", ()),
     ("lab.run", "Run an experiment", "lab", "simulate compare", ()),
     ("plant.register", "Register a plant", "plants", "flink kubernetes", ()),

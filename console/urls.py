@@ -8,7 +8,7 @@ from console.pages.alerts import alert_rules, alerts, incident, objectives, rece
 from console.pages.frame import filtered_list
 from console.pages.health import health
 from console.pages.help import help
-from console.pages.loops import loop_actions, loops, overrides, plant_settings, what_if
+from console.pages.loops import loop_actions, loops, manual_changes, plant_settings, what_if
 from console.pages.people import account, identity_provider, login, people, second_factor
 from console.pages.pipeline import pipeline, pipeline_declaration
 from console.pages.plant import assistant_proposals, attach, plans, plant, plants, processes
@@ -78,11 +78,14 @@ urlpatterns = [
     path("loops/<int:loop_id>/what-if/", what_if.page, name="what-if"),
     path("loops/<int:loop_id>/mode", loops.mode, name="loop-mode"),
     path("loops/<int:loop_id>/mode-proposal", loop_actions.decide_mode_proposal, name="loop-mode-proposal"),
-    path("overrides/", overrides.overrides_page, name="overrides"),
-    path("overrides/create", overrides.create, name="override-create"),
-    path("overrides/<int:override_id>/end", overrides.end_override, name="override-end"),
-    path("overrides/<int:override_id>/undo", overrides.undo_override, name="override-undo"),
-    path("overrides/<int:override_id>/extend", overrides.extend_override, name="override-extend"),
+    path("manual-changes/", manual_changes.manual_changes_page, name="manual-changes"),
+    path("manual-changes/end", manual_changes.end, name="manual-change-end"),
+    path("manual-changes/extend", manual_changes.extend, name="manual-change-extend"),
+    path("overrides/", manual_changes.redirect_old_address, name="overrides"),
+    path("overrides/create", manual_changes.create, name="override-create"),
+    path("overrides/<int:override_id>/end", manual_changes.end_override, name="override-end"),
+    path("overrides/<int:override_id>/undo", manual_changes.undo_override, name="override-undo"),
+    path("overrides/<int:override_id>/extend", manual_changes.extend_override, name="override-extend"),
     path("plans/", plans.plans_page, name="plans"),
     path("plans/rebalance", plans.rebalance, name="rebalance"),
     path("plans/<int:plan_id>/", plans.plans_page, name="plan"),
@@ -119,6 +122,7 @@ urlpatterns = [
     path("alerts/<int:alert_id>/", alerts.alerts_page, name="alert"),
     path("alerts/<int:alert_id>/acknowledge", alerts.acknowledge, name="alert-acknowledge"),
     path("alerts/<int:alert_id>/snooze", alerts.snooze, name="alert-snooze"),
+    path("alerts/<int:alert_id>/withdraw", alerts.withdraw, name="alert-withdraw"),
     path("alerts/<int:alert_id>/escalate", alerts.escalate, name="alert-escalate"),
     path("alerts/<int:alert_id>/note", alerts.note, name="alert-note"),
     path("alerts/<int:alert_id>/incident/", incident.incident_page, name="incident"),

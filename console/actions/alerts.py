@@ -49,6 +49,16 @@ def snooze(actor: Actor, alert_id: int, *, minutes: object, now: datetime) -> Al
 
 
 @transaction.atomic
+def withdraw(actor: Actor, alert_id: int, *, now: datetime, reason: str = "") -> Alert:
+    """End an acknowledgment or a snooze: the escalation restarts."""
+    require_permission(actor, "alert.acknowledge", list_alert_queues(alert_id))
+    _require_integrity_rights(actor, list_alert_conditions(alert_id))
+    alert = actions.withdraw(alert_id, actor.user, now)
+    _record_action(actor, "alert.withdraw", alert, reason, {"state": alert.state})
+    return alert
+
+
+@transaction.atomic
 def escalate(actor: Actor, alert_id: int, *, note: str, now: datetime, step: int | None = None) -> Alert:
     """Notify the next step at once. step: the step shown as the next; None: the current next step."""
     require_permission(actor, "alert.escalate", list_alert_queues(alert_id))
@@ -91,13 +101,13 @@ def silence(actor: Actor, matchers: object, *, reason: object, minutes: object, 
 
 
 @transaction.atomic
-def end_silence(actor: Actor, silence: Silence, *, now: datetime) -> bool:
+def end_silence(actor: Actor, silence: Silence, *, now: datetime, reason: str = "") -> bool:
     """End a silence now; return False, without an audit entry, if it had ended already."""
     require_permission(actor, "silence.end", list_matcher_queues(silence.matchers))
     ended = silences.end(silence, actor.user, now)
     if ended:
         before = {"matchers": format_matchers(silence.matchers), "expires_at": silence.expires_at.isoformat()}
-        audit_log.record(actor, "silence.end", f"silence {silence.pk}", before=before)
+        audit_log.record(actor, "silence.end", f"silence {silence.pk}", reason=reason, before=before)
     return ended
 
 

@@ -24,7 +24,7 @@ from queues.models import Node, Queue
 from workers.control import advice
 from workers.coordination.leases import lock_until_commit
 from workers.documents.loops import AdviceEffect
-from workers.models import Loop, ModeProposal, Override
+from workers.models import Loop, ModeProposal, Override, Plan
 from workers.steering import enforcing, overrides, plant_settings
 from workers.steering.overrides import Expiry, parse_minutes
 from workers.steering.scope import Scope
@@ -200,6 +200,7 @@ def end_override(actor: Actor, override: Override, *, now: datetime, control: re
     _read_anew(override)
     if not overrides.holds(override, now):
         return False
+    _require_no_running_drain(override)
     overrides.end(override, by=actor.user, now=now, control=control)
     audit_log.record(
         actor,
@@ -210,6 +211,14 @@ def end_override(actor: Actor, override: Override, *, now: datetime, control: re
         after={override.name: override.instead_of},
     )
     return True
+
+
+def _require_no_running_drain(override: Override) -> None:
+    """Raise `BadInput` while a plan still empties the node."""
+    if override.node is not None and override.name == "drained":
+        running = Plan.objects.filter(empties=override.node.name, state__in=(Plan.State.APPROVED, Plan.State.RUNNING))
+        if (plan := running.first()) is not None:
+            raise BadInput("node", f"{override.node.name} is being drained; stop plan {plan.pk} first.")
 
 
 def _read_anew(override: Override) -> None:

@@ -138,7 +138,9 @@ def set_tasks(
         raise BadInput("operator", f"{operator} is not an operator of {application}.")
     Controls().apply_changes({"tasks": {operator: tasks}})
     try:
-        plant_control.take_by_hand(actor, LOCAL, control, minutes)
+        before = _read_steered(application, "tasks", control)
+        known = {operator: before[operator]} if operator in before else {}
+        plant_control.take_by_hand(actor, LOCAL, control, minutes, reason=why, before=known, after={operator: tasks})
     except PlantHeld as error:
         raise BadInput("tasks", f"can't be set now: {error}") from error
     _steer(actor, application, "tasks", operator, tasks, why, control)
@@ -177,7 +179,7 @@ def hold_criterion(
     return held
 
 
-def release_criterion(actor: Actor, application: str, name: str, control: redis.Redis) -> None:
+def release_criterion(actor: Actor, application: str, name: str, control: redis.Redis, *, reason: str = "") -> None:
     """Release a criterion, which has or follows its own value again.
 
     Raises `BadInput` if it was not fixed.
@@ -185,7 +187,7 @@ def release_criterion(actor: Actor, application: str, name: str, control: redis.
     require_permission(actor, "pipeline.steer", _list_running_queues(actor, application, control))
     if name not in _read_steered(application, "held_criteria", control):
         raise BadInput("criterion", f"{name} of {application} is not held.")
-    _steer(actor, application, "held_criteria", name, None, "", control)
+    _steer(actor, application, "held_criteria", name, None, reason, control)
 
 
 def restart(actor: Actor, application: str, reason: str, control: redis.Redis) -> PipelineOrder:

@@ -58,7 +58,10 @@ def set_parallelism(
     require_permission(actor, "plant.scale")
     checked = seen.check_tasks(tasks, "tasks")
     before = holding.find_holder(control, seen.plant)
-    until = take(actor, seen.plant, control, controller=controller, seconds=seconds)
+    present = {name: known for name in checked if (known := seen.operators[name].known_parallelism) is not None}
+    until = take(
+        actor, seen.plant, control, controller=controller, seconds=seconds, reason=reason, before=present, after=checked
+    )
     holder = format_holder_name(actor, controller)
     _hold_there(plant, seen.plant, holder, seconds, control, before)
     try:
@@ -115,12 +118,21 @@ def _convert_minutes(minutes: float) -> float:
     return 60.0 * minutes
 
 
-def take_by_hand(actor: Actor, plant: str, control: redis.Redis, minutes: float) -> float:
+def take_by_hand(
+    actor: Actor,
+    plant: str,
+    control: redis.Redis,
+    minutes: float,
+    *,
+    reason: str,
+    before: Mapping[str, int] = holding.NO_TASKS,
+    after: Mapping[str, int] = holding.NO_TASKS,
+) -> float:
     """Take the plant for a person for some minutes; return until when.
 
     Raises `BadInput` that names minutes.
     """
-    return take(actor, plant, control, seconds=_convert_minutes(minutes))
+    return take(actor, plant, control, seconds=_convert_minutes(minutes), reason=reason, before=before, after=after)
 
 
 def hold(
@@ -146,7 +158,15 @@ def hold(
 
 
 def take(
-    actor: Actor, plant: str, control: redis.Redis, *, controller: str = "", seconds: float = holding.SECONDS
+    actor: Actor,
+    plant: str,
+    control: redis.Redis,
+    *,
+    controller: str = "",
+    seconds: float = holding.SECONDS,
+    reason: str = "",
+    before: Mapping[str, int] = holding.NO_TASKS,
+    after: Mapping[str, int] = holding.NO_TASKS,
 ) -> float:
     """Take the plant for this actor; return until when. Its parallelism loops hold in the meantime.
 
@@ -157,7 +177,8 @@ def take(
         takes = f"must be {holding.MIN_SECONDS:g} to {holding.MAX_SECONDS:g}, not {seconds!r}"
         raise BadInput("seconds", takes)
     now = timezone.now().timestamp()
-    return holding.hold(control, plant, format_holder_name(actor, controller), now, seconds)
+    holder = format_holder_name(actor, controller)
+    return holding.hold(control, plant, holder, now, seconds, reason=reason, before=before, after=after)
 
 
 def release(actor: Actor, plant: ElasticPlant, name: str, control: redis.Redis, *, controller: str = "") -> bool:
@@ -170,6 +191,20 @@ def release(actor: Actor, plant: ElasticPlant, name: str, control: redis.Redis, 
     if released:
         plant.release()
     return released
+
+
+def end_hold(actor: Actor, plant: ElasticPlant, name: str, control: redis.Redis, reason: str) -> bool:
+    """Release the plant, whoever holds it; return False if nobody does. A controller may take it again."""
+    require_permission(actor, "plant.scale")
+    with transaction.atomic():
+        held = holding.find_holder(control, name)
+        if held is None or not holding.release(control, name, held.holder or ""):
+            return False
+        audit_log.record(
+            actor, "plant.release", name, reason=reason, before={"holder": held.holder, "tasks": held.after}
+        )
+    plant.release()
+    return True
 
 
 def release_hand(actor: Actor, plant: ElasticPlant, name: str, control: redis.Redis) -> None:

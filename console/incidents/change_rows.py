@@ -94,7 +94,7 @@ def _build_override_undo(numbers: str, change: IncidentChange) -> _Links:
     if override is None:
         return _Links()
     alone = len(keys) == 1
-    url = reverse("loop", args=[override.loop.pk]) if alone and override.loop else reverse("overrides")
+    url = reverse("loop", args=[override.loop.pk]) if alone and override.loop else reverse("manual-changes")
     if change.kind == "override ended" or not overrides.list_active(timezone.now()).filter(pk__in=keys).exists():
         return _Links(url=url)
     if not alone:

@@ -419,4 +419,4 @@ def iterate_related_pages(alert: Alert, loop: Loop | None) -> Iterator[RelatedPa
     if "task" in labels:
         yield RelatedPage(f"Task {labels['task']}", reverse("task", args=[labels["task"]]))
     if alert.condition == "override_ending":
-        yield RelatedPage("Overrides", reverse("overrides"))
+        yield RelatedPage("Manual changes", reverse("manual-changes"))

@@ -133,6 +133,12 @@ def parse_expiry(posted: Mapping[str, str]) -> Expiry:
     return Expiry(minutes=parse_minutes(posted), expires_at=parse_time(text, "expires_at") if text else None)
 
 
+def parse_optional_expiry(posted: Mapping[str, str]) -> Expiry:
+    """Return the expiry; without minutes and expires_at, there is none."""
+    given = posted.get("minutes", "").strip() or posted.get("expires_at", "").strip()
+    return parse_expiry(posted) if given else Expiry(endless=True)
+
+
 def parse_time(text: str, field: str) -> datetime:
     """Return a time with its zone."""
     try:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,7 +21,6 @@ from controllers.patterns.expression import Expression, render
 from workers.alerts.conditions.condition import describe_loop
 from workers.control.ledger.runs import TickRun, compute_entry_lateness
 from workers.models import LedgerEntry, Override
-from workers.plants.registry import LOCAL
 from workers.steering.scope import Scope
 
 register = template.Library()
@@ -67,20 +66,9 @@ def at(mapping: object, key: object) -> Any:
 
 
 @register.filter
-def hand_place(of: str) -> str:
-    """Return the subject of a manual change in words: queue/alert → queue alert."""
-    return of.replace("/", " ", 1)
-
-
-@register.filter
-def hand_url(of: str) -> str:
-    """Return the page where a manual change was made, and where it can be ended."""
-    kind, _, name = of.partition("/")
-    if kind in ("queue", "node"):
-        return reverse(kind, args=[name])
-    if kind == "plant" and name != LOCAL:
-        return reverse("plant", args=[name])
-    return reverse("pipeline")
+def instant(seconds: float) -> str:
+    """Return a Unix time in ISO 8601, for scripts."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 @register.filter

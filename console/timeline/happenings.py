@@ -358,7 +358,7 @@ def _build_override_url(override: Override) -> str:
     if is_drain(override):
         return reverse("worker-host", args=[override.host])
     node = override.node if not override.law and not override.queue else None
-    return reverse("overrides") if node is None else reverse("node", args=[node.name])
+    return reverse("manual-changes") if node is None else reverse("node", args=[node.name])
 
 
 def build_alert_bars(window: Window) -> NewestBars:

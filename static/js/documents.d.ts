@@ -439,6 +439,10 @@ interface EdgeStatus {
 interface PlantHolder {
   "holder": string | null;
   "until": number | null;
+  "since": number | null;
+  "reason": string;
+  "before": Record<string, number>;
+  "after": Record<string, number>;
 }
 
 interface PlantStatus {
@@ -611,12 +615,19 @@ interface ReplacedOverride {
 }
 
 interface ManualChange {
+  "key": string;
   "kind": string;
   "of": string;
+  "title": string;
+  "was": string;
   "value": string;
+  "effect": string;
+  "warning": string;
   "owner": string;
   "reason": string;
+  "since": number | null;
   "until": number | null;
+  "remind_at": number | null;
 }
 
 interface SubjectState {

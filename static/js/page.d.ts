@@ -187,6 +187,7 @@ interface Success {
   message: string;
   go?: string;
   overrides?: number[];
+  undo?: { url: string, fields: Record<string, string> };
   unknown?: undefined;
 }
 

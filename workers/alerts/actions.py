@@ -52,6 +52,23 @@ def snooze(alert_id: int, by: User | None, minutes: object, now: datetime) -> Al
 
 
 @transaction.atomic
+def withdraw(alert_id: int, by: User | None, now: datetime) -> Alert:
+    """End an acknowledgment or a snooze: the receivers are notified again, from the first step on.
+
+    Raises `BadInput` if there is neither.
+    """
+    alert = _open(alert_id)
+    if alert.acknowledged_until is None and alert.snoozed_until is None:
+        raise BadInput("alert", "is neither acknowledged nor snoozed.")
+    kind = Kind.FIRED_AGAIN if alert.snoozed_until is None else Kind.SNOOZE_ENDED
+    keep(alert, automaton.withdraw(build_episode(alert)))
+    alert.acknowledged_at, alert.acknowledged_by, alert.snoozed_by = None, None, None
+    alert.save()
+    _record_note(alert, kind, by, "acknowledgment withdrawn" if kind == Kind.FIRED_AGAIN else "", now)
+    return alert
+
+
+@transaction.atomic
 def escalate(alert_id: int, by: User | None, note: str, now: datetime, step: int | None = None) -> Alert:
     """Notify the next step now, regardless of its delay.
 

@@ -145,11 +145,18 @@ class OverrideStatus(OverrideFields, frozen=True, kw_only=True):
 
 
 class ManualChange(StoredDocument, frozen=True, kw_only=True):
-    """A manual change that is no override of a loop."""
+    """A change that people have in force (`workers.snapshot.manual_changes`)."""
 
-    kind: Annotated[str, describe("Such as tasks, criterion, ladder cap, drain, or cordon.")]
+    key: Annotated[str, describe("Identifies the change, to end it; empty: of an earlier version.")] = ""
+    kind: Annotated[str, describe("Such as override, hold, pause, drain, cap, tasks, or silence.")]
     of: Annotated[str, describe('The changed subject, "kind/name".')]
-    value: Annotated[str, describe("In words.")] = ""
+    title: Annotated[str, describe("The changed subject in words.")] = ""
+    was: Annotated[str, describe("The value before, in words.")] = ""
+    value: Annotated[str, describe("The value in force, in words.")] = ""
+    effect: Annotated[str, describe("What the change causes now.")] = ""
+    warning: Annotated[str, describe("What ending it now would cause; empty: no harm is known.")] = ""
     owner: Annotated[str, describe("Empty: only the audit log knows.")] = ""
     reason: str = ""
-    until: Annotated[Instant | None, describe("null: no expiry.")] = None
+    since: Annotated[Instant | None, describe("null: unknown.")] = None
+    until: Annotated[Instant | None, describe("null: until it is ended.")] = None
+    remind_at: Annotated[Instant | None, describe("When an alert reminds of a change without an end.")] = None

@@ -12,6 +12,10 @@ class PlantHolder(StoredDocument, frozen=True, kw_only=True, gc=False):
 
     holder: str | None = None
     until: Annotated[Instant | None, describe("null: unknown.")] = None
+    since: Annotated[Instant | None, describe("null: unknown.")] = None
+    reason: str = ""
+    before: Annotated[dict[str, int], describe("Tasks before the change, by operator.")] = {}
+    after: Annotated[dict[str, int], describe("Tasks that the holder has set, by operator.")] = {}
 
 
 class PlantSection(StoredDocument, frozen=True, kw_only=True):

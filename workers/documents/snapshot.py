@@ -138,7 +138,7 @@ class Snapshot(StoredDocument, frozen=True, kw_only=True):
     deeds: Annotated[list[RecentAction], describe("Newest first.")] = []
     loops: dict[str, LoopStatus] = {}
     overrides: Annotated[list[OverrideStatus], describe("Earliest expiry first.")] = []
-    hands: Annotated[list[ManualChange], describe("Manual changes other than overrides.")] = []
+    hands: Annotated[list[ManualChange], describe("All manual changes, overrides included, earliest end first.")] = []
     states: Annotated[dict[str, SubjectState], describe('Keyed by "kind/name".')] = {}
     plans: Annotated[list[PlanStatus], describe("Oldest first.")] = []
     runs: dict[str, RunStatus] = {}

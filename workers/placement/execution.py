@@ -38,7 +38,7 @@ from workers.observability.spans import span
 from workers.placement import moves, plans
 from workers.placement.moves import STEPS_PER_SECOND
 from workers.placement.transfer import MAX_MOVED, PASS_SECONDS, Deadline, Route, TransferResult
-from workers.steering import enforcing
+from workers.steering import enforcing, node_use
 
 logger = logging.getLogger(__name__)
 LEASE_SECONDS = 15.0
@@ -119,17 +119,23 @@ class _Step:
             rows = Plan.objects.filter(pk=self.number, fence__lt=self.fence, state__in=going_on)
             if not rows.update(fence=self.fence, state=Plan.State.RUNNING):
                 return None
-            plan = Plan.objects.select_related("undoes").get(pk=self.number)
+            plan = Plan.objects.select_related("undoes", "owner").get(pk=self.number)
             if plan.started_at is None:
                 self._write(plan, started_at=self.now)
-                changed = 0
-                if plan.kind == Plan.Kind.DRAIN:
-                    changed += Node.objects.filter(name=plan.empties, drained=False).update(drained=True)
-                if plan.undoes is not None and plan.undoes.empties:
-                    changed += Node.objects.filter(name=plan.undoes.empties, drained=True).update(drained=False)
-                if changed:
-                    projection.project(self.control, enforcing.get_node_thresholds(self.now))
+                self._change_node_use(plan)
             return plan
+
+    def _change_node_use(self, plan: Plan) -> None:
+        """Drain the node that the plan empties, or return the one that it refills to use."""
+        reopened = plan.undoes.empties if plan.undoes is not None else ""
+        drained = Node.objects.filter(name=plan.empties, drained=False) if plan.kind == Plan.Kind.DRAIN else ()
+        returned = Node.objects.filter(name=reopened, drained=True)
+        for node in drained:
+            node_use.begin(node, "drained", plan.owner, plan.reason, now=self.now, control=self.control)
+        for node in returned:
+            node_use.end(node, "drained", plan.owner, now=self.now, control=self.control)
+        if drained or returned:
+            projection.project(self.control, enforcing.get_node_thresholds(self.now))
 
     def _move_points(self, plan: Plan) -> bool:
         """Make the moves of the next few queues; return False if there are more to make, or it has failed."""

@@ -31,7 +31,8 @@ from workers.documents.plans import NodeForecast, PlanDocument, PlanMove, PlanSt
 from workers.documents.snapshot import Snapshot
 from workers.models import Plan
 from workers.placement import moves
-from workers.steering import enforcing, overrides, plant_settings
+from workers.steering import enforcing, node_use, overrides, plant_settings
+from workers.steering.overrides import Expiry
 
 OPEN = (Plan.State.PROPOSED, Plan.State.APPROVED, Plan.State.RUNNING)
 BEING_EXECUTED = (Plan.State.APPROVED, Plan.State.RUNNING)
@@ -269,16 +270,30 @@ def _share(step: Mapping[str, Any], transfers: bool) -> float:
     return 0.5 + (0.5 * min(1.0, step["blocks"] / total) if total else 0.0)
 
 
-def cordon(node: str, on: bool, user: User, reason: str, *, control: redis.Redis, now: datetime) -> Topology:
+def cordon(
+    node: str,
+    on: bool,
+    user: User,
+    reason: str,
+    *,
+    control: redis.Redis,
+    now: datetime,
+    expiry: Expiry = node_use.UNTIL_ENDED,
+) -> Topology:
     """Make a node take no new points (on) or take them again (off); it keeps its points. Projected.
 
     Raises `BadInput` for an unknown node, or if it is in that state already.
     """
-    overrides.read_reason(reason)
+    why = overrides.read_reason(reason)
     with transaction.atomic():
         projection.read_database().get_node(node)
-        if not Node.objects.filter(name=node, cordoned=not on).update(cordoned=on):
+        row = Node.objects.get(name=node)
+        if row.cordoned == on:
             raise BadInput("node", f"{node} is {'already cordoned' if on else 'not cordoned'}.")
+        if on:
+            node_use.begin(row, "cordoned", user, why, now=now, control=control, expiry=expiry)
+        else:
+            node_use.end(row, "cordoned", user, now=now, control=control)
         return projection.project(control, enforcing.get_node_thresholds(now))
 
 
@@ -290,6 +305,8 @@ def return_to_use(node: str, user: User, reason: str, *, control: redis.Redis, n
         busy = Plan.objects.filter(empties=node, state__in=(Plan.State.APPROVED, Plan.State.RUNNING))
         if (plan := busy.first()) is not None:
             raise BadInput("node", f"{node} is being drained; stop plan {plan.pk} first.")
-        if not Node.objects.filter(name=node, drained=True).update(drained=False):
+        row = Node.objects.get(name=node)
+        if not row.drained:
             raise BadInput("node", f"{node} is not drained.")
+        node_use.end(row, "drained", user, now=now, control=control)
         return projection.project(control, enforcing.get_node_thresholds(now))

@@ -5,6 +5,8 @@ another controller is refused and gets the name of the holder, and the plant's o
 has one owner.
 """
 
+from collections.abc import Mapping
+
 import redis
 
 from common.errors import WeirError
@@ -16,6 +18,7 @@ from workers.documents.plants import PlantHolder
 
 SECONDS, MIN_SECONDS, MAX_SECONDS = 60.0, 1.0, 3600.0
 MAX_HOLDER = 300
+NO_TASKS: Mapping[str, int] = {}
 
 
 class PlantHeld(WeirError):  # noqa: N818
@@ -30,13 +33,36 @@ class PlantHeld(WeirError):  # noqa: N818
         self.plant, self.holder, self.until = plant, holder, until
 
 
-def hold(control: redis.Redis, plant: str, holder: str, now: float, seconds: float = SECONDS) -> float:
+def hold(
+    control: redis.Redis,
+    plant: str,
+    holder: str,
+    now: float,
+    seconds: float = SECONDS,
+    *,
+    reason: str = "",
+    before: Mapping[str, int] = NO_TASKS,
+    after: Mapping[str, int] = NO_TASKS,
+) -> float:
     """Take the plant, or extend the hold, never shorten it; return its expiry.
 
-    Raise `PlantHeld` while another controller has it.
+    reason, before, after: why, and the tasks that are set; an extension keeps those of the hold. Raise `PlantHeld`
+    while another controller has it.
     """
     until = now + seconds
-    document = encode_document(PlantHolder(holder=holder, until=until))
+    known = find_holder(control, plant)
+    if known is None or known.holder != holder:
+        known = PlantHolder(since=now)
+    document = encode_document(
+        PlantHolder(
+            holder=holder,
+            until=until,
+            since=known.since,
+            reason=reason or known.reason,
+            before={**before, **known.before},
+            after={**known.after, **after},
+        )
+    )
     stored = control.eval(
         load_script("plant/hold"), 1, keys.HOLDER.build(plant), holder, document, round(seconds * 1000)
     )

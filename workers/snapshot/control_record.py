@@ -16,8 +16,9 @@ from controllers.framework import guard
 from controllers.framework.reason import read_action
 from controllers.shedding import ladder
 from workers.alerts.conditions.evidence import STALE
-from workers.alerts.lifecycle.models import AlertRule
+from workers.alerts.lifecycle.models import Alert, AlertRule, Silence
 from workers.alerts.lifecycle.open_alerts import open_alerts
+from workers.alerts.rules.silences import list_active_silences
 from workers.batch.runs import OPEN
 from workers.control.kinds.registry import KINDS, find_display
 from workers.control.ledger import ledger
@@ -49,7 +50,8 @@ class ControlRecord:
 
     `loops` by name, `overrides`, the earliest expiry first, `plans`, the oldest first, `runs` by number, `alerts`, the
     most severe first, `recent_actions`, the newest first. `limits`: of the alert rules, which the states follow.
-    `caps`: the maximum level of ladders that have one, by queue.
+    `caps`: the maximum level of ladders that have one without an override, by queue. `silences` and `snoozed`: the
+    active silences and the snoozed alerts.
     """
 
     loops: dict[str, LoopStatus]
@@ -60,13 +62,16 @@ class ControlRecord:
     recent_actions: list[RecentAction]
     limits: Limits
     caps: dict[str, str]
+    silences: list[Silence]
+    snoozed: list[Alert]
 
 
 def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEFORE) -> ControlRecord:
     """Return the records at this instant.
 
-    This takes nine queries, however many records of each kind exist, and two for each loop without a valid measurement.
-    before: the loops of the previous snapshot; one that is not among them starts anew, because its target has returned.
+    This takes eleven queries, however many records of each kind exist, and two for each loop without a valid
+    measurement. before: the loops of the previous snapshot; one that is not among them starts anew, because its target
+    has returned.
     """
     rows = list(sort_by_expiry(list_active(now).select_related("loop", "node", "owner")))
     loops = list(list_active_loops().order_by("name").annotate(last=Subquery(ledger.select_last_entry_ids())))
@@ -96,6 +101,10 @@ def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEF
         recent_actions=_list_recent_actions(now),
         limits=build_limits(AlertRule.objects.order_by("pk")),
         caps={queue: cap for queue, cap in caps.items() if cap != ladder.LEVELS[-1]},
+        silences=list(list_active_silences(now).select_related("owner")),
+        snoozed=list(
+            Alert.objects.filter(snoozed_until__gt=now, resolved_at__isnull=True).select_related("snoozed_by")
+        ),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 from common.stored_document import replace_fields
-from controllers.framework.reason import are, capitalize, format_count, format_names, format_number, format_percent
+from controllers.framework.reason import are, capitalize, format_count, format_names, format_percent
 from controllers.worker_rate.law import LAW as WORKER_RATE
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, OVERLOADED, STATES
 from workers.alerts.conditions.catalog import CONDITIONS
@@ -15,9 +15,8 @@ from workers.alerts.evaluation.impact import describe_first_step, is_falling_beh
 from workers.alerts.lifecycle.inhibition import list_alert_subjects
 from workers.control.kinds.registry import find_display
 from workers.documents.alerts import AlertStatus
-from workers.documents.loops import ManualChange, RecentAction
+from workers.documents.loops import RecentAction
 from workers.documents.parts import ProcessEvent, find_starting_parts
-from workers.documents.pipeline import PipelineOrder
 from workers.documents.snapshot import PlantHealth, Snapshot
 from workers.documents.states import SEVERITIES, Severity, SubjectFinding, SubjectState
 from workers.models import Loop, Plan
@@ -354,64 +353,3 @@ def format_age(seconds: float) -> str:
     if seconds < 10:
         return "just now"
     return f"{seconds // 10 * 10:.0f} s ago" if seconds < 60 else f"{seconds // 60:.0f} min ago"
-
-
-def list_manual_changes(
-    snapshot: Snapshot, caps: Mapping[str, str], orders: Mapping[str, PipelineOrder]
-) -> list[ManualChange]:
-    """Return the manual changes, the earliest end first.
-
-    caps: of limited remedy ladders, by queue; orders: people's orders for applications.
-    """
-    changes = [
-        *_iterate_task_changes(snapshot),
-        *_iterate_criteria_changes(snapshot),
-        *(
-            ManualChange(
-                kind="stop",
-                of=f"application/{application}",
-                value="events stay in their queues",
-                owner=order.by,
-                reason=order.reason,
-            )
-            for application, order in orders.items()
-            if order.stopped
-        ),
-        *(
-            ManualChange(kind="ladder cap", of=f"queue/{queue}", value=f"up to {cap.replace('_', ' ')}")
-            for queue, cap in caps.items()
-        ),
-        *(
-            ManualChange(kind="drain", of=f"node/{name}", value="accepts no points")
-            if node.drained
-            else ManualChange(kind="cordon", of=f"node/{name}", value="accepts no new work")
-            for name, node in snapshot.nodes.items()
-            if node.drained or node.cordoned
-        ),
-    ]
-    return sorted(changes, key=lambda hand: (hand.until is None, hand.until or 0.0, hand.of))
-
-
-def _iterate_task_changes(snapshot: Snapshot) -> Iterator[ManualChange]:
-    """Return the tasks set by other controllers, during which the parallelism loops hold."""
-    holders = {snapshot.plant: snapshot.steered_by}
-    holders |= {name: row.steered_by for name, row in snapshot.plants.items()}
-    for plant, holder in holders.items():
-        if holder is not None:
-            value, owner = "parallelism loops on hold", holder.holder or ""
-            yield ManualChange(kind="tasks", of=f"plant/{plant}", value=value, owner=owner, until=holder.until)
-
-
-def _iterate_criteria_changes(snapshot: Snapshot) -> Iterator[ManualChange]:
-    now = snapshot.at or 0.0
-    for application, row in snapshot.pipeline.applications.items():
-        for name, held in row.controls.held_criteria.items():
-            if held.until_seconds is None or held.until_seconds > now:
-                yield ManualChange(
-                    kind="criterion",
-                    of=f"application/{application}",
-                    value=f"{name} = {format_number(held.value)}",
-                    owner=held.owner,
-                    reason=held.reason,
-                    until=held.until_seconds,
-                )

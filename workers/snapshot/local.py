@@ -11,7 +11,7 @@ from common.stored_document import ReportReader, decode_readable_document, repla
 from queues import keys
 from queues.control.replies import expect_bytes
 from queues.topology import KnownTopology
-from workers.documents.loops import LoopStatus
+from workers.documents.loops import LoopStatus, ManualChange
 from workers.documents.parts import ProcessEvent
 from workers.documents.plants import PlantStatus
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
@@ -19,16 +19,18 @@ from workers.documents.states import SubjectState
 from workers.history.forecasts import Forecasts, ForecastSubjects, ForecastWatch
 from workers.pipeline.declaration.declared import Declarations, Orders
 from workers.plants.foreign.adapters import get_convergence_timeout
+from workers.plants.foreign.interventions import list_active
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.holding import find_holder
 from workers.plants.orders import OrderWatch
 from workers.plants.registry import LOCAL
 from workers.plants.steered import SteeredPlant
-from workers.snapshot.control_record import control_record
+from workers.snapshot.control_record import ControlRecord, control_record
 from workers.snapshot.evaluate import evaluate_states
 from workers.snapshot.headline import Headline
-from workers.snapshot.health import add_action_summary, evaluate_health, list_manual_changes
+from workers.snapshot.health import add_action_summary, evaluate_health
 from workers.snapshot.judgement import Limits
+from workers.snapshot.manual_changes import ManualRecords, list_manual_changes
 from workers.snapshot.observer import ConsoleProbe
 from workers.snapshot.parts import PartsRecord
 from workers.snapshot.queue_memory import QueueMemory
@@ -36,6 +38,7 @@ from workers.snapshot.rates import TrendWatch
 from workers.snapshot.readings import Readings, read
 from workers.snapshot.readings_watcher import ReadingsWatcher
 from workers.snapshot.starvation import Starvation
+from workers.steering import plant_settings
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +80,7 @@ class LocalPlant(SteeredPlant):
         self._starvation, self._headline = Starvation(), Headline()
         self._memory: QueueMemory | None = None
         self._processes = processes
+        self._service_seconds: dict[str, float] = {}
         self._seq = 0
 
     def observe(self) -> Snapshot:
@@ -116,9 +120,24 @@ class LocalPlant(SteeredPlant):
             forecasts=dict(forecasts.loads),
             bands=forecasts.bands,
         )
-        manual_changes = list_manual_changes(snapshot, record.caps, Orders(self._control).read())
-        snapshot = replace_fields(snapshot, hands=manual_changes)
+        snapshot = replace_fields(snapshot, hands=self._list_manual_changes(snapshot, record))
         return self._add_states(snapshot, record.limits, readings, monotonic_seconds)
+
+    def _list_manual_changes(self, snapshot: Snapshot, record: ControlRecord) -> list[ManualChange]:
+        # A paused queue has no busy worker that is measured: its last measured time counts.
+        self._service_seconds |= {
+            name: queue.service_seconds for name, queue in snapshot.queues.items() if queue.service_seconds
+        }
+        records = ManualRecords(
+            caps=record.caps,
+            orders=Orders(self._control).read(),
+            silences=record.silences,
+            snoozed=record.snoozed,
+            interventions={name: list_active(self._control, name) for name in snapshot.plants},
+            service_seconds=self._service_seconds,
+        )
+        reminder_seconds = 3_600 * plant_settings.get_setting_value("override.reminder_hours")
+        return list_manual_changes(snapshot, records, reminder_seconds)
 
     def _load_rejected(self) -> dict[str, str]:
         """Return the applications whose newest declaration can't run, with the reasons."""

@@ -1,8 +1,8 @@
 """Enforcement of overrides on a node, a queue, or a worker host itself.
 
-A node's thresholds are written to the topology that the agents read, a queue's pause and a worker host's drain to
-expiring keys on the control server. The database says what is in force; `reconcile` restores keys that a control server
-has lost.
+A node's thresholds are written to the topology that the agents read, its drain and cordon to its row and the topology,
+a queue's pause and a worker host's drain to expiring keys on the control server. The database says what is in force;
+`reconcile` restores keys that a control server has lost.
 """
 
 import math
@@ -20,7 +20,15 @@ from queues import keys, pausing, projection
 from queues.control.replies import expect_bytes
 from queues.models import Node, Queue
 from workers.models import Override
-from workers.steering.scope import THRESHOLDS, filter_unexpired, is_drain, is_itself, is_pause, is_threshold
+from workers.steering.scope import (
+    THRESHOLDS,
+    filter_unexpired,
+    is_drain,
+    is_itself,
+    is_node_use,
+    is_pause,
+    is_threshold,
+)
 
 
 def enforce(control: redis.Redis | None, override: Override, now: datetime) -> None:
@@ -28,9 +36,12 @@ def enforce(control: redis.Redis | None, override: Override, now: datetime) -> N
 
     A key is written again after the commit: a reconciliation before it restores what the database says until then.
     """
+    if is_node_use(override) and override.node_id is not None:
+        in_force = override.ended_at is None and (override.expires_at is None or override.expires_at > now)
+        Node.objects.filter(pk=override.node_id).update(**{override.name: in_force})
     if control is None:
         return
-    if is_threshold(override):
+    if is_threshold(override) or is_node_use(override):
         projection.project(control, get_node_thresholds(now))
     elif is_itself(override):
         _write(control, override, now)

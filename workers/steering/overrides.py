@@ -12,6 +12,7 @@ it; `expire_due` merely records the end, and notifies the agents.
 | | the actuator, e.g. `start` | the guard's range; applied while the loop is in manual |
 | | `mode` | auto, advise, hold, manual |
 | a node itself | `busy_threshold`, `toobusy_threshold` | above 0 up to 1, busy below toobusy |
+| | `drained`, `cordoned` | the name itself |
 | a queue itself | `intake`, `consumption` | paused |
 | a worker host | `work` | draining |
 
@@ -43,6 +44,8 @@ from workers.documents.loops import OverrideStatus
 from workers.models import Loop, Override
 from workers.steering import enforcing, plant_settings
 from workers.steering.scope import (
+    IN_USE,
+    NODE_USES,
     Scope,
     explain_fixed,
     explain_never,
@@ -50,6 +53,7 @@ from workers.steering.scope import (
     filter_unexpired,
     find_competing_loop,
     is_itself,
+    is_node_use,
     is_threshold,
     list_active_loops,
     needs_explicit_enabling,
@@ -296,12 +300,13 @@ def extend(
     expires_at: datetime | None = None,
     control: redis.Redis | None = None,
 ) -> Override:
-    """Extend an override, counted from now. Raises `BadInput` (field override if it is over)."""
+    """Extend an override, or give an end to one without, counted from now.
+
+    Raises `BadInput` (field override if it is over).
+    """
     until = Expiry(minutes, expires_at).compute(now)
-    if override.expires_at is None:
-        raise BadInput("override", "has no expiry to extend. End it, or set it again with an expiry.")
     # One conditional write: an override that somebody ended just now is not restored.
-    still = Override.objects.filter(pk=override.pk, expires_at__gt=now, ended_at__isnull=True)
+    still = Override.objects.filter(filter_unexpired(now), pk=override.pk, ended_at__isnull=True)
     with transaction.atomic():
         if not still.update(expires_at=until):
             raise BadInput("override", "has already ended; set a new override with a reason")
@@ -335,8 +340,10 @@ def expire_due(now: datetime, control: redis.Redis | None = None) -> list[Overri
             untouched = Override.objects.filter(pk=override.pk, ended_at__isnull=True, expires_at=override.expires_at)
             if untouched.update(ended_at=override.expires_at):
                 noted.append(override)
-        if threshold := next((override for override in noted if is_threshold(override)), None):
-            enforcing.enforce(control, threshold, now)
+        # All thresholds are enforced at once.
+        thresholds = [override for override in noted if is_threshold(override)][:1]
+        for override in (*thresholds, *filter(is_node_use, noted)):
+            enforcing.enforce(control, override, now)
     return noted
 
 
@@ -348,6 +355,10 @@ def _validate_override(
     Raise `BadInput` if the value is invalid.
     """
     if scope.is_itself(name):
+        if name in NODE_USES:
+            if value != name:
+                raise BadInput("value", f"must be {name}, not {checks.shorten_for_message(value)}")
+            return value, IN_USE
         if scope.node is not None:
             return enforcing.validate_threshold(scope.node, name, value, now, beside)
         stopped, usual = (DRAINED, AT_WORK) if scope.host else (PAUSED, OPEN)

@@ -30,6 +30,8 @@ from workers.documents.snapshot import Snapshot
 from workers.models import Loop, Override
 
 THRESHOLDS = ("busy_threshold", "toobusy_threshold")
+NODE_USES = ("drained", "cordoned")  # names of overrides that take a node out of use, and its fields
+IN_USE = "in use"
 DRAINING = "work"  # the name of an override on a worker host: it takes no new work
 Target = Mapping[str, Any]
 LADDER_ADVISES = (
@@ -43,8 +45,9 @@ SHED = LEVELS.index("shed") + 1
 class Scope:
     """A scope: `loop` alone, or one or more of law, queue, and node: the loops that match all of them.
 
-    A `node` alone may also be the node itself: then the override's name is one of its thresholds. A `queue` alone may
-    be the queue itself: the name is the part of it that is paused. A `host` is a worker host.
+    A `node` alone may also be the node itself: then the override's name is one of its thresholds, drained, or
+    cordoned. A `queue` alone may be the queue itself: the name is the part of it that is paused. A `host` is a worker
+    host.
     """
 
     loop: Loop | None = None
@@ -71,7 +74,7 @@ class Scope:
             return name == DRAINING and not (self.queue or self.node)
         if self.queue:
             return name in pausing.PARTS and self.node is None
-        return name in THRESHOLDS
+        return name in THRESHOLDS or name in NODE_USES
 
     @property
     def is_wide(self) -> bool:
@@ -127,6 +130,11 @@ def is_threshold(override: Override) -> bool:
     return override.node_id is not None and override.name in THRESHOLDS
 
 
+def is_node_use(override: Override) -> bool:
+    """Return whether it drains or cordons a node."""
+    return override.node_id is not None and override.name in NODE_USES
+
+
 def is_pause(override: Override) -> bool:
     """Return whether it pauses a queue."""
     return bool(override.queue) and override.name in pausing.PARTS
@@ -139,7 +147,7 @@ def is_drain(override: Override) -> bool:
 
 def is_itself(override: Override) -> bool:
     """Return whether it is on a node, a queue, or a worker host itself: it is no value of any loop."""
-    return is_threshold(override) or is_pause(override) or is_drain(override)
+    return is_threshold(override) or is_node_use(override) or is_pause(override) or is_drain(override)
 
 
 def format_time(at: datetime, since: datetime) -> str:

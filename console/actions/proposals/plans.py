@@ -16,10 +16,12 @@ from console.audit import audit_log
 from console.input.form_values import check_unchanged
 from queues import projection
 from queues.models import Container, Node
+from workers.coordination.leases import lock_until_commit
 from workers.documents.snapshot import Snapshot
-from workers.models import Plan
+from workers.models import Override, Plan
 from workers.placement import plans, proposals, recovery
-from workers.steering import overrides, plant_settings
+from workers.steering import node_use, overrides, plant_settings
+from workers.steering.overrides import Expiry
 
 # A plan computed or approved on an older one might send points to a node that is already lost.
 OLDEST_SNAPSHOT_SECONDS = 10.0
@@ -148,21 +150,26 @@ def roll_back(actor: Actor, plan: Plan, reason: str, snapshot: Snapshot | None, 
 
 
 @transaction.atomic
-def cordon(actor: Actor, node: str, reason: str, now: datetime, control: redis.Redis) -> None:
-    """Cordon a node: it keeps what it has and gets no new points."""
+def cordon(
+    actor: Actor, node: str, reason: str, now: datetime, control: redis.Redis, expiry: Expiry = node_use.UNTIL_ENDED
+) -> list[Override]:
+    """Cordon a node: it keeps what it has and gets no new points. Return the override that does."""
     require_permission(actor, "node.use")
+    lock_until_commit(overrides.LOCK)
     # The audit entry comes first: the change ends with the projection, which can't be rolled back. The node's
     # row and the projection are locked before it, as everywhere: the audit log is locked last.
     Node.objects.select_for_update().filter(name=node).first()
     projection.lock_revision()
     audit_log.record(actor, "node.use", node, reason=reason.strip(), after={"cordoned": True})
-    plans.cordon(node, True, actor.user, reason, control=control, now=now)
+    plans.cordon(node, True, actor.user, reason, control=control, now=now, expiry=expiry)
+    return list(overrides.list_active(now).filter(node__name=node, name="cordoned"))
 
 
 @transaction.atomic
 def take_back(actor: Actor, node: str, reason: str, now: datetime, control: redis.Redis) -> None:
     """End a node's drain and its cordon, if any."""
     require_permission(actor, "node.use")
+    lock_until_commit(overrides.LOCK)
     held = Node.objects.select_for_update().filter(name=node).values("drained", "cordoned").first()
     if held is not None and not any(held.values()):
         raise BadInput("node", f"{node} is already in service: neither drained nor cordoned.")

@@ -10,12 +10,13 @@ from common.stored_document import describe
 from console.actions.proposals import plans
 from console.api.request.answers import Router, get_or_404
 from console.api.request.authentication import actor_for
-from console.api.request.input import Reason, RequestBody, check_rows
+from console.api.request.input import GivenTime, Reason, RequestBody, check_rows
 from console.connections.control_server import control, load_latest_snapshot
 from console.input.form_values import Id
 from workers.documents.plans import PlanDocument
 from workers.models import Plan
 from workers.placement.plans import build_plan_document
+from workers.steering.overrides import Expiry
 
 router = Router(tags=["plans"])
 
@@ -50,10 +51,12 @@ class Points(RequestBody):
 
 
 class Use(RequestBody):
-    """use: drain, cordon, return, or give-back."""
+    """use: drain, cordon, return, or give-back. A cordon ends after `minutes` or at `expires_at`, if one is given."""
 
     use: str
     reason: str
+    minutes: float | None = None
+    expires_at: GivenTime | None = None
 
 
 @router.get("/plans", summary="List plans, newest first")
@@ -120,10 +123,14 @@ def change_node_use(request: HttpRequest, name: str, body: Use) -> NodeUse:
     if body.use in makes_plan:
         made = makes_plan[body.use](actor, name, body.reason, load_latest_snapshot(), now)
         return {"node": name, "plan": plan_row(made)}
-    changes = {"cordon": plans.cordon, "return": plans.take_back}
-    if body.use not in changes:
+    if body.use == "cordon":
+        endless = body.minutes is None and body.expires_at is None
+        expiry = Expiry(minutes=body.minutes, expires_at=body.expires_at, endless=endless)
+        plans.cordon(actor, name, body.reason, now, control(), expiry)
+    elif body.use == "return":
+        plans.take_back(actor, name, body.reason, now, control())
+    else:
         raise BadInput("use", f"must be one of {', '.join(plans.USES)}, not {body.use[:40]!r}.")
-    changes[body.use](actor, name, body.reason, now, control())
     return {"node": name, "plan": None}
 
 

@@ -260,11 +260,15 @@ class Cap(RequestBody):
 
     cap: str
     reason: str
+    minutes: float | None = None
+    expires_at: GivenTime | None = None
 
 
 @router.post("/queues/{queue}/cap", summary="Limit a queue's remedies; below shed, no events are lost")
 def cap_ladder(request: HttpRequest, queue: str, body: Cap) -> LadderCap:
-    """Return {queue, before, after}; in force from the ladder's next decision on."""
+    """Return {queue, before, after}; in force from the ladder's next decision on, until its end if it has one."""
     actor = actor_for(request, "ladder.cap")
-    before, after = ladders.set_cap(actor, queue, body.cap, reason=body.reason, now=timezone.now())
+    endless = body.minutes is None and body.expires_at is None
+    expiry = Expiry(minutes=body.minutes, expires_at=body.expires_at, endless=endless)
+    before, after, _ = ladders.set_cap(actor, queue, body.cap, reason=body.reason, now=timezone.now(), expiry=expiry)
     return {"queue": queue, "before": before, "after": after}

@@ -15,7 +15,7 @@ from console.actions import alerts as alerting
 from console.input.form_values import parse_minutes
 from console.pages.alerts.alert_view import AlertDetails, ListedAlert, build_alert_details, sort_alerts
 from console.pages.frame.frame import Absence, absence_of, get_snapshot
-from console.pages.frame.page import ActionResult, FormPage, declare_action, declare_page, render_page
+from console.pages.frame.page import ActionResult, FormPage, UndoOffer, declare_action, declare_page, render_page
 from console.pages.health.readiness import ALERTER_SECONDS
 from workers.alerts.evaluation.impact import join_names
 from workers.alerts.lifecycle.models import Alert, AlertWatch
@@ -81,8 +81,12 @@ def get_view_name(alert: Alert | None) -> str:
     return f"node:{labels['node']}" if "node" in labels else "frame"
 
 
-def _redirect_with_message(alert_id: int, message: str) -> ActionResult:
-    return ActionResult(message, reverse("alert", args=[alert_id]))
+def _redirect_with_message(alert_id: int, message: str, **data: object) -> ActionResult:
+    return ActionResult(message, reverse("alert", args=[alert_id]), data)
+
+
+def _offer_withdrawal(alert_id: int) -> UndoOffer:
+    return {"url": reverse("alert-withdraw", args=[alert_id]), "fields": {}}
 
 
 @declare_action("alert.acknowledge", alerts_page)
@@ -92,7 +96,9 @@ def acknowledge(request: HttpRequest, alert_id: int) -> ActionResult:
     made = alerting.acknowledge(actor_of(request), alert_id, note=text, now=now)
     end = format_time(made.acknowledged_until or now, now)
     return _redirect_with_message(
-        alert_id, f"Acknowledged until {end}. If the condition is still true then, the alert fires again."
+        alert_id,
+        f"Acknowledged until {end}. If the condition is still true then, the alert fires again.",
+        undo=_offer_withdrawal(alert_id),
     )
 
 
@@ -102,8 +108,17 @@ def snooze(request: HttpRequest, alert_id: int) -> ActionResult:
     minutes, now = parse_minutes(request.POST), timezone.now()
     made = alerting.snooze(actor_of(request), alert_id, minutes=minutes, now=now)
     return _redirect_with_message(
-        alert_id, f"Notifications are suppressed until {format_time(made.snoozed_until or now, now)}."
+        alert_id,
+        f"Notifications are suppressed until {format_time(made.snoozed_until or now, now)}.",
+        undo=_offer_withdrawal(alert_id),
     )
+
+
+@declare_action("alert.acknowledge", alerts_page)
+def withdraw(request: HttpRequest, alert_id: int) -> ActionResult:
+    """End an acknowledgment or a snooze. Nothing is posted."""
+    alerting.withdraw(actor_of(request), alert_id, now=timezone.now())
+    return _redirect_with_message(alert_id, "The alert is open again, and its escalation restarts.")
 
 
 @declare_action("alert.escalate", alerts_page)

@@ -19,6 +19,7 @@ from console.input.form_values import parse_minutes, parse_row_id
 from console.pages.frame.page import (
     ActionResult,
     FormPage,
+    UndoOffer,
     declare_action,
     declare_page,
     get_rejected_form,
@@ -150,7 +151,8 @@ def add(request: HttpRequest) -> ActionResult:
         now=timezone.now(),
     )
     message = f"Silenced until {made.expires_at:%a %H:%M} UTC: {rules.format_matchers(made.matchers)}."
-    return ActionResult(message, reverse("silences"), {"silence": made.pk})
+    undo: UndoOffer = {"url": reverse("silence-end", args=[made.pk]), "fields": {}}
+    return ActionResult(message, reverse("silences"), {"silence": made.pk, "undo": undo})
 
 
 @declare_action("silence.end", silences_page)

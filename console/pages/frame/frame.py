@@ -22,7 +22,6 @@ from console.web.web_request import get_web_request
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE
 from workers.alerts.lifecycle.open_alerts import open_alerts
 from workers.documents.alerts import AlertStatus
-from workers.documents.loops import OverrideStatus
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.models import Plan
 from workers.plants.registry import LOCAL
@@ -41,7 +40,7 @@ PLANT_PAGES = ("plant", "plant-tasks", "plant-release", "plant-intervene", "plan
 COUNTED = {
     "plans": ("open_proposals", "to approve"),
     "alerts": ("open_alerts", "open"),
-    "overrides": ("manual_changes", "in force"),
+    "manual-changes": ("manual_changes", "in force"),
 }
 
 
@@ -137,8 +136,7 @@ class Frame:
     tabs: list[RailGroup]
     incidents: OpenIncidents | None  # None: there is none, or nothing is known
     next_end: float | None  # of the manual changes: the nearest end, Unix time
-    overrides: list[OverrideStatus]
-    hands: int  # overrides and other manual changes (`workers.snapshot.health`)
+    hands: int  # manual changes (`workers.snapshot.manual_changes`)
     alerts: list[AlertStatus]
     suppressed: int  # open alerts that need no attention
     user: str
@@ -192,10 +190,9 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
     at_query = (was or unreached or past.NOW).query
     # Without a snapshot, the database still knows the present alerts.
     alerts = list_calling_alerts(snapshot.alerts if snapshot else open_alerts() if may_see and was is None else [])
-    overrides, hands = (snapshot.overrides, snapshot.hands) if snapshot else ([], [])
-    ends = [end for end in (*(row.expires_at for row in overrides), *(row.until for row in hands)) if end is not None]
+    hands = snapshot.hands if snapshot else []
     proposals = sum(plan.state == Plan.State.PROPOSED for plan in (snapshot.plans if snapshot else ()))
-    counts = {"plans": proposals, "alerts": len(alerts), "overrides": len(overrides) + len(hands)}
+    counts = {"plans": proposals, "alerts": len(alerts), "manual-changes": len(hands)}
     rail = _list_rail_groups(actor, counts, at_query)
     # Only pages of registered plants name a plant; the others belong to this one.
     shown = match.kwargs["name"] if match and match.url_name in PLANT_PAGES else None
@@ -220,9 +217,8 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
             rail=rail,
             tabs=[group for tab in TABS for group in rail if group.section == tab],
             incidents=_find_incidents(alerts),
-            next_end=min(ends, default=None),
-            overrides=overrides,
-            hands=counts["overrides"],
+            next_end=min((change.until for change in hands if change.until is not None), default=None),
+            hands=len(hands),
             alerts=alerts,
             suppressed=len(snapshot.alerts) - len(alerts) if snapshot else 0,
             user=actor.name,

@@ -8,7 +8,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypedDict, TypeVar
 
 import redis
 from django.contrib import messages
@@ -153,9 +153,16 @@ def read_or(otherwise: Value, read: Callable[[], Value]) -> Value:
         return otherwise
 
 
+class UndoOffer(TypedDict):
+    """The request that undoes an action: the address and the fields to post."""
+
+    url: str
+    fields: dict[str, str]
+
+
 @dataclass(frozen=True)
 class ActionResult:
-    """The result of an action: a sentence, a link, and details for fetch() (an id to undo it with)."""
+    """The result of an action: a sentence, a link, and details for fetch() (`undo`: an `UndoOffer`)."""
 
     message: str
     url: str
@@ -239,7 +246,10 @@ def open_page(message: str, name: str, *args: object, **data: object) -> ActionR
 
 def report_overrides(message: str, made: Sequence[Override], name: str, *args: object) -> ActionResult:
     """Return a result on the page of this name, with the overrides that it replaces, and the ids to undo it with."""
-    data = {"overrides": [override.pk for override in made]} if made else {}
+    data: dict[str, Any] = {}
+    if made:
+        undo: UndoOffer = {"url": reverse("override-undo", args=[made[0].pk]), "fields": {}}
+        data = {"overrides": [override.pk for override in made], "undo": undo}
     return ActionResult(message + describe_replaced_overrides(made), reverse(name, args=args), data)
 
 

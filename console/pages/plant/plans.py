@@ -13,7 +13,7 @@ from console.accounts.access import actor_of
 from console.actions.proposals import assistant_proposals
 from console.actions.proposals import plans as planning
 from console.connections.control_server import control
-from console.input.form_values import parse_whole_number
+from console.input.form_values import parse_optional_expiry, parse_whole_number
 from console.pages.frame.frame import get_snapshot, snapshot_of
 from console.pages.frame.page import (
     ActionResult,
@@ -22,6 +22,7 @@ from console.pages.frame.page import (
     declare_action,
     declare_page,
     render_page,
+    report_overrides,
     text_of,
 )
 from console.pages.plant.plan_view import ShownPlan, build_view
@@ -127,8 +128,8 @@ def use(request: HttpRequest) -> ActionResult:
         made = planning.propose_give_back(actor, name, reason, snapshot_of(request), now)
         return _open_plan(made, f"Plan {made.pk} restores the points of {name}; it waits for approval.")
     if wanted == "cordon":
-        planning.cordon(actor, name, reason, now, control())
-        return ActionResult(f"{name} is cordoned: it keeps its points and gets no more.", reverse("node", args=[name]))
+        held = planning.cordon(actor, name, reason, now, control(), parse_optional_expiry(request.POST))
+        return report_overrides(f"{name} is cordoned: it keeps its points and gets no more.", held, "node", name)
     if wanted == "return":
         planning.take_back(actor, name, reason, now, control())
         return ActionResult(f"{name} is in service again; a plan may give it points.", reverse("node", args=[name]))

@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from django.urls import reverse
 from django.utils import timezone
 
 from common.errors import BadInput, NodeUnavailable
@@ -18,7 +17,7 @@ from console.actions.queues import ladders, stops, waiting_events
 from console.actions.queues.waiting_events import FEW_EVENTS, ORDERS, PeekRequest, WaitingEvents
 from console.connections.control_server import control
 from console.display.override_words import describe_end
-from console.input.form_values import digest_of, parse_expiry, parse_number
+from console.input.form_values import digest_of, parse_expiry, parse_number, parse_optional_expiry
 from console.pages.frame.frame import get_snapshot
 from console.pages.frame.page import (
     ActionResult,
@@ -32,7 +31,6 @@ from console.pages.frame.page import (
     text_of,
 )
 from console.pages.frame.past import past_of, time_shown
-from controllers import catalog
 from controllers.shedding.ladder import LAW, LEVELS
 from queues import pausing
 from queues.models import Node, Queue
@@ -69,8 +67,7 @@ class LadderStep:
 class LadderSteps:
     """A queue's ladder.
 
-    loop: its number; cap: the highest level allowed; own_cap: the cap without overrides; reason, at: of its last
-    decision.
+    loop: its number; cap: the highest level allowed; reason, at: of its last decision.
     """
 
     queue: str
@@ -78,7 +75,6 @@ class LadderSteps:
     mode: str
     acts: bool
     cap: str
-    own_cap: str
     never_shed: bool
     reason: str | None
     at: datetime | None
@@ -127,7 +123,6 @@ def build_ladder(queue: str) -> LadderSteps | None:
         mode=mode,
         acts=mode in Loop.ACTING,
         cap=cap,
-        own_cap=catalog.read_parameters(LAW, loop.parameters)["cap"],
         never_shed=cap != LEVELS[-1],
         reason=entry.reason if entry else None,
         at=entry.at if entry else None,
@@ -202,7 +197,9 @@ def queue_page(request: HttpRequest, name: str) -> HttpResponse:
 
 def list_pauses(name: str, now: datetime) -> QuerySet[Override]:
     """Return the overrides that pause a queue."""
-    return list_active_at(now).filter(queue=name, name__in=PARTS, law="", node=None).select_related("owner")
+    stops = Q(queue=name, name__in=PARTS, law="", node=None)
+    cap = Q(loop__name=f"{LAW.name}/{name}", name="cap")
+    return list_active_at(now).filter(stops | cap).select_related("owner", "loop")
 
 
 def list_points_by_node(queue: Queue, snapshot: Snapshot) -> list[PointsOfNode]:
@@ -222,12 +219,13 @@ def list_points_by_node(queue: Queue, snapshot: Snapshot) -> list[PointsOfNode]:
 
 @declare_action("ladder.cap", queue_page)
 def cap(request: HttpRequest, name: str) -> ActionResult:
-    """Limit a queue's ladder without expiry. Posted: cap (a level), reason."""
-    reason = read_reason(request)
+    """Limit a queue's ladder. Posted: cap (a level), reason, and an expiry or none."""
+    reason, expiry = read_reason(request), parse_optional_expiry(request.POST)
     highest = text_of(request, "cap", f"choose one of {', '.join(LEVELS)}")
-    ladders.set_cap(actor_of(request), name, highest, reason=reason, now=timezone.now())
+    actor, now = actor_of(request), timezone.now()
+    _, _, made = ladders.set_cap(actor, name, highest, reason=reason, now=now, expiry=expiry)
     said = f"{name} may shed again" if highest == LEVELS[-1] else f"{name} is limited to level {highest}"
-    return ActionResult(f"{said}, from the next decision on.", reverse("queue", args=[name]))
+    return report_overrides(f"{said}, from the next decision on.", [made] if made else [], "queue", name)
 
 
 MEANS = {

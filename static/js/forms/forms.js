@@ -226,8 +226,8 @@ function clearErrors(form) {
 /** @param {HTMLFormElement} form @param {Success} answer */
 function done(form, answer) {
   if (answer.go) return location.assign(answer.go);
-  const ids = answer.overrides ?? [];
-  toast(answer.message, ids.length ? () => undo(ids[0]) : null);
+  const offer = answer.undo;
+  toast(answer.message, offer ? () => undo(offer) : null);
   form.closest("#why")?.setAttribute("hidden", "");
   if (form.elements.reason) form.elements.reason.value = "";
   // The active values have changed: the server renders the form again once it is not in use.
@@ -236,10 +236,12 @@ function done(form, answer) {
   refreshAll(form);
 }
 
-/** Undo a submission. The server restores the values that it replaced.
- * @param {number} id */
-async function undo(id) {
-  const answer = await send(`/overrides/${id}/undo`, new FormData());
+/** Undo a submission, as the server offered it.
+ * @param {{ url: string, fields: Record<string, string> }} offer */
+async function undo({ url, fields }) {
+  const body = new FormData();
+  for (const [name, value] of Object.entries(fields)) body.set(name, value);
+  const answer = await send(url, body);
   toast(answer.ok ? answer.message : Object.values(answer.errors).flat().join(" "));
   refreshAll();
 }

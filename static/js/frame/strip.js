@@ -80,10 +80,9 @@ function sentence(state, seconds, since) {
 
 /** @param {LiveSnapshot} snapshot */
 function manualChanges(snapshot) {
-  const overrides = snapshot.overrides ?? [], place = document.getElementById("strip-overrides");
-  const ends = [...overrides.map((override) => override.expires_at), ...(snapshot.hands ?? []).map((change) => change.until)];
-  const nearest = Math.min(...ends.map((end) => end ?? Infinity)), count = ends.length;
-  const soon = overrides.find((override) => override.expires_at === nearest && override.notice_at && override.notice_at <= snapshot.at);
+  const changes = snapshot.hands ?? [], place = document.getElementById("strip-overrides");
+  const nearest = Math.min(...changes.map((change) => change.until ?? Infinity)), count = changes.length;
+  const soon = (snapshot.overrides ?? []).find((override) => override.expires_at === nearest && override.notice_at && override.notice_at <= snapshot.at);
   const signature = `${count} ${nearest} ${soon?.name}`;
   if (!place || place.dataset.shown === signature) return;
   place.dataset.shown = signature;

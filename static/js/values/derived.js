@@ -198,7 +198,7 @@ export const derived = {
 export const calling = (snapshot) => (snapshot?.alerts ?? []).filter(({ quiet }) => quiet == null || quiet === "acknowledged");
 
 /** @param {LiveSnapshot} snapshot */
-const manualChanges = ({ overrides = [], hands = [] }) => overrides.length + hands.length;
+const manualChanges = ({ hands = [] }) => hands.length;
 
 /** @param {LiveSnapshot} snapshot */
 const proposed = ({ plans = [] }) => plans.filter((plan) => plan.state === "proposed").length;

@@ -72,7 +72,7 @@ function overrideSignature(snapshot) {
 
 /** @param {LiveSnapshot} snapshot */
 function handSignature(snapshot) {
-  return (snapshot.hands ?? []).map((hand) => `${hand.kind}${hand.of}${hand.value}${hand.until}`).join();
+  return (snapshot.hands ?? []).map((change) => `${change.key}${change.until}${change.value}${change.effect}${change.warning}`).join();
 }
 
 /** Return the signature of an alert and those under it, or of all alerts. @param {LiveSnapshot} snapshot @param {number | null} id */

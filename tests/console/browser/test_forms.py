@@ -24,7 +24,7 @@ def choose_scope(page, reason):
 
 @pytest.mark.thorough
 def test_many_loops_are_overridden_at_once_and_the_form_says_which(open_page, observer, ended):
-    page = open_page("/overrides/")
+    page = open_page("/manual-changes/")
     live(page, observer)
     choose_scope(page, "a sale")
     expect(page.locator("[data-covers]")).to_contain_text("worker rate/alert/n1")
@@ -32,14 +32,15 @@ def test_many_loops_are_overridden_at_once_and_the_form_says_which(open_page, ob
     button = page.get_by_role("button", name="Override upper limit on 1 loop")
     button.click()
     held = page.locator("[data-override]")
-    expect(held).to_contain_text("Upper limit 700 instead of 1,000")
-    expect(held).to_contain_text("on law worker rate, queue alert")
-    page.get_by_role("button", name="End override").click()
+    expect(held).to_contain_text("Upper limit of worker rate, queue alert")
+    expect(held).to_contain_text("1,000 → 700")
+    page.locator("[data-override] summary", has_text="End now").click()
+    page.locator("[data-override]").get_by_role("button", name="End now").click()
     expect(held).to_have_count(0)
 
 
 def test_a_double_click_changes_once(open_page, observer, ask, ended):
-    page = open_page("/overrides/")
+    page = open_page("/manual-changes/")
     live(page, observer)
     choose_scope(page, "twice")
     page.locator("form[data-scope] .primary").dblclick()
@@ -53,7 +54,7 @@ def test_an_answer_that_is_lost_is_asked_for_again_and_nothing_happens_twice(
     answer, said, open_page, observer, ask, ended
 ):
     """The change is made; its answer never arrives, or a proxy answers for the console. Who presses again gets it."""
-    page, lost, reason = open_page("/overrides/"), [], f"lost answer {answer}"
+    page, lost, reason = open_page("/manual-changes/"), [], f"lost answer {answer}"
     live(page, observer)
     choose_scope(page, reason)
 
@@ -98,7 +99,7 @@ def test_another_button_after_a_lost_answer_is_another_change(open_page, observe
 
 @pytest.mark.thorough
 def test_what_is_wrong_with_a_field_that_is_not_shown_is_said_all_the_same(open_page, observer):
-    page = open_page("/overrides/")
+    page = open_page("/manual-changes/")
     live(page, observer)
     choose_scope(page, "a hidden field")
     body = '{"errors": {"expires_at": ["takes a time from now on."]}}'
@@ -110,7 +111,7 @@ def test_what_is_wrong_with_a_field_that_is_not_shown_is_said_all_the_same(open_
 
 
 def test_a_time_is_typed_in_the_readers_zone(open_page, observer, ended):
-    page = open_page("/overrides/", timezone_id="America/New_York")
+    page = open_page("/manual-changes/", timezone_id="America/New_York")
     live(page, observer)
     choose_scope(page, "until the evening")
     page.locator("form[data-scope]").get_by_label("Expires").select_option("until")
@@ -148,14 +149,14 @@ def log_in_again(page):
 
 
 def test_a_session_that_ends_in_the_middle_of_a_form_loses_nothing(open_page, observer, ask, ended):
-    page = open_page("/overrides/?x=1")
+    page = open_page("/manual-changes/?x=1")
     live(page, observer)
     choose_scope(page, "typed before the session ended")
     page.context.clear_cookies(name="sessionid")
     page.locator("form[data-scope] .primary").click()
     expect(page.get_by_role("button", name="Log in")).to_be_visible()
     log_in_again(page)
-    expect(page).to_have_url(re.compile(r"/overrides/\?x=1$"))
+    expect(page).to_have_url(re.compile(r"/manual-changes/\?x=1$"))
     form = page.locator("form[data-scope]")
     expect(form.get_by_label("Reason")).to_have_value("typed before the session ended")
     expect(form.locator("input[name=value]")).to_have_value("700")
@@ -183,7 +184,7 @@ def test_a_form_without_fetch_is_filled_again_after_the_login_and_secrets_are_no
 
 @pytest.mark.thorough
 def test_a_form_is_copied_as_a_command(open_page, observer):
-    page = open_page("/overrides/", permissions=["clipboard-read", "clipboard-write"])
+    page = open_page("/manual-changes/", permissions=["clipboard-read", "clipboard-write"])
     live(page, observer)
     choose_scope(page, "the owner's sale")
     page.locator("form[data-scope]").get_by_role("button", name="Copy as command").click()
@@ -203,6 +204,10 @@ def reverting(observer, seconds):
                 "instead_of": 1000, "owner": "desk-2", "reason": SCRIPT, "created_at": now - 600,
                 "expires_at": now + seconds, "notice_at": now + seconds - 120,
             },
+        ]  # fmt: skip
+        title, until = "Upper limit of all laws, queue alert", now + seconds
+        snapshot["hands"] = [
+            {"key": "override/1", "kind": "override", "of": "queue/alert", "title": title, "until": until},
         ]  # fmt: skip
 
     return change
@@ -229,11 +234,11 @@ def test_before_an_override_reverts_the_strip_says_so_and_offers_more_time(open_
 def test_script_in_a_reason_is_text_wherever_it_stands(open_page, observer, ask, ended):
     body = {"queue": "alert", "name": "upper_limit", "value": 600, "reason": SCRIPT, "minutes": 5}
     made = ask("POST", "overrides", body)
-    for path in ("/overrides/", "/loops/", "/", "/audit/?action=override.set"):
+    for path in ("/manual-changes/", "/loops/", "/", "/audit/?action=override.set"):
         page = open_page(path)
         live(page, observer)
         observer.publish(reverting(observer, 60))
         expect(page.locator("body")).not_to_have_attribute("data-broken", "1")
     ask("POST", f"overrides/{made['id']}/end")
-    page = open_page("/overrides/")
-    expect(page.locator("#overrides-over")).to_contain_text("<script>")
+    page = open_page("/manual-changes/")
+    expect(page.locator("#manual-ended")).to_contain_text("Upper limit")

@@ -253,7 +253,7 @@ def test_the_command_lists_the_texts_of_a_folder_by_file():
     call_command("texts", "templates/loops", stdout=printed)
     call_command("texts", "templates/loops", "--json", stdout=documents)
     files = re.findall(r"^# (\S+)", printed.getvalue(), re.MULTILINE)
-    assert "templates/loops/overrides.html" in files
+    assert "templates/loops/manual_changes.html" in files
     assert all(file.startswith("templates/loops") for file in files)
     assert {json.loads(line)["file"] for line in documents.getvalue().splitlines()} == set(files)
 

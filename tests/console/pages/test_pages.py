@@ -193,7 +193,7 @@ def test_an_open_alert_that_calls_for_nobody_is_not_said_not_to_be(viewer, contr
     stored_snapshot["alerts"] = rows
     control.set(keys.SNAPSHOT, orjson.dumps(stored_snapshot))
     page = " ".join(viewer.get("/").content.decode().split())
-    assert "No overrides and no open alerts. 2 alerts are silenced" in page
+    assert "No manual changes and no open alerts. 2 alerts are silenced" in page
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(0, 1e6)), min_size=1, max_size=6))
@@ -317,7 +317,7 @@ def test_every_loop_of_a_seeded_plant_has_a_page_that_says_its_law(viewer, contr
 
 
 @pytest.mark.parametrize(
-    ("path", "part"), [("/overrides/", "hands"), ("/dead-letters/", "letter-groups"), ("/lab/", "experiments")]
+    ("path", "part"), [("/manual-changes/", "hands"), ("/dead-letters/", "letter-groups"), ("/lab/", "experiments")]
 )
 def test_what_fills_while_a_page_is_open_has_its_place_from_the_beginning(path, part, viewer, nodes, stored_snapshot):
     page = viewer.get(path).content.decode()

@@ -69,7 +69,7 @@ def test_the_rail_stays_at_the_instant_where_pages_can_show_it(viewer, past):
     assert rail["ledger"] == "/ledger/?at=2026-11-20T03%3A12%3A00Z"
 
 
-@pytest.mark.parametrize("page", ["/ledger/", "/loops/", "/overrides/", "/plans/", "/alerts/", "/tasks/"])
+@pytest.mark.parametrize("page", ["/ledger/", "/loops/", "/manual-changes/", "/plans/", "/alerts/", "/tasks/"])
 def test_other_pages_show_the_present_and_say_so(page, browsers, past, stored_snapshot):
     answer = browsers["operator"].get(page, {"at": AT})
     assert answer.context["snapshot"] == snapshot_of(stored_snapshot)

@@ -108,40 +108,43 @@ def capped_by_override(people, value):
     return hold_value(people["administrator"], "cap", value, loop=Loop.objects.get(name="ladder/telemetry"))
 
 
-def test_a_queue_is_not_said_never_to_shed_while_an_override_lets_it(browsers, people, plant):
-    capped_by_override(people, "shed")
-    posted = {"cap": "throttle", "reason": "orders must not be lost"}
+def test_a_cap_is_an_override_with_a_user_a_reason_and_an_optional_end(browsers, people, plant):
+    posted = {"cap": "throttle", "reason": "orders must not be lost", "minutes": "30"}
     answer = browsers["operator"].post("/queues/telemetry/cap", posted, headers={"Accept": "application/json"})
-    (said,) = answer.json()["errors"]["cap"]
-    assert answer.status_code == 422 and "with shed" in said and "by administrator" in said
-    assert Loop.objects.get(name="ladder/telemetry").parameters.get("cap", "shed") == "shed"
+    held = Override.objects.get(name="cap")
+    assert held.owner == people["operator"] and held.reason == "orders must not be lost" and held.expires_at is not None
+    assert control_record(timezone.now()).loops["ladder/telemetry"].cap == "throttle"
+    assert control_record(held.expires_at).loops["ladder/telemetry"].cap == "shed"
+    assert browsers["operator"].post(answer.json()["undo"]["url"]).status_code == 302
+    assert control_record(timezone.now()).loops["ladder/telemetry"].cap == "shed"
 
 
-def test_the_form_of_a_cap_offers_the_queues_own_one_and_not_what_overrides_it(browsers, people, plant):
-    Loop.objects.filter(name="ladder/telemetry").update(parameters={"cap": "throttle"})
-    capped_by_override(people, "shed")
-    page = " ".join(browsers["operator"].get("/queues/telemetry/").content.decode().split())
-    assert '<option value="throttle" selected>' in page and '<option value="shed" selected>' not in page
-    assert "An override sets the cap to shed. The configured cap is throttle." in page
+def test_the_usual_level_ends_a_cap_also_one_of_an_earlier_version(browsers, people, plant):
+    def cap(level):
+        browsers["operator"].post("/queues/telemetry/cap", {"cap": level, "reason": "a test"})
+        return control_record(timezone.now()).loops["ladder/telemetry"].cap
 
-
-def test_a_cap_that_is_overridden_is_no_hand_on_the_plant(people, plant, control):
+    assert (cap("nodes"), cap("shed")) == ("nodes", "shed")
+    assert not overrides.list_active(timezone.now()).filter(name="cap").exists()
     Loop.objects.filter(name="ladder/telemetry").update(parameters={"cap": "throttle"})
     assert control_record(timezone.now()).caps == {"telemetry": "throttle"}
-    capped_by_override(people, "shed")
-    assert control_record(timezone.now()).caps == {}
+    assert cap("shed") == "shed" and control_record(timezone.now()).caps == {}
 
 
-def test_who_set_a_cap_stands_beside_it_among_the_overrides(browsers, plant, control):
+def test_the_form_of_a_cap_shows_the_level_in_force(browsers, people, plant):
+    capped_by_override(people, "nodes")
+    page = " ".join(browsers["operator"].get("/queues/telemetry/").content.decode().split())
+    assert '<option value="nodes" selected>' in page and '<option value="shed" selected>' not in page
+
+
+def test_who_set_a_cap_stands_beside_it_among_the_manual_changes(browsers, plant, control):
     posted = {"cap": "throttle", "reason": "orders must not be lost"}
     assert browsers["operator"].post("/queues/telemetry/cap", posted).status_code == 302
     snapshot = LocalPlant(control).observe()
-    assert [hand.of for hand in snapshot.hands] == ["queue/telemetry"]
+    assert [(change.kind, change.owner) for change in snapshot.hands] == [("cap", "operator")]
     control.set(keys.SNAPSHOT, snapshot.to_json())
-    page = browsers["viewer"].get("/overrides/")
-    [shown] = page.context["hands"]
-    assert (shown.owner, shown.reason) == ("operator", "orders must not be lost")
-    assert "orders must not be lost" in page.content.decode()
+    page = browsers["viewer"].get("/manual-changes/").content.decode()
+    assert "Remedy ladder of telemetry" in page and "orders must not be lost" in page
 
 
 def test_over_the_api_a_ladder_is_capped_likewise_and_an_unknown_level_is_named(browsers, plant):

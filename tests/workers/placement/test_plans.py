@@ -6,14 +6,16 @@ import pytest
 
 from common.errors import BadInput
 from common.stored_document import convert_to_plain, replace_fields
-from queues import projection
+from queues import keys, projection
 from queues.models import Node, Queue
+from queues.topology import Topology
 from tests.workers.loops import JOBS, PLANT, ensured
 from tests.workers.placement.plan_plant import loaded
 from tests.workers.snapshots import snapshot_of
 from workers.models import Loop, Plan
 from workers.placement import moves, plans, proposals
 from workers.steering import overrides
+from workers.steering.overrides import Expiry
 
 pytestmark = pytest.mark.django_db
 EVEN = {"n1": 334, "n2": 333, "n3": 333}
@@ -214,6 +216,25 @@ def test_a_cordoned_node_is_projected_and_refused_twice(plant, user):
             == "node"
         )
     assert not plans.cordon("n1", False, user, "Well.", control=plant.control, now=now).get_node("n1").cordoned
+
+
+def test_a_cordon_has_a_user_a_reason_and_an_end_that_the_plant_enforces(plant, user):
+    later = plant.now + timedelta(minutes=10)
+    plans.cordon("n1", True, user, "A look.", control=plant.control, now=plant.now, expiry=Expiry(minutes=10))
+    (held,) = overrides.list_active(plant.now)
+    assert (held.node.name, held.value, held.reason, held.owner) == ("n1", "cordoned", "A look.", user)
+    assert overrides.expire_due(plant.now, plant.control) == []
+    assert Node.objects.get(name="n1").cordoned
+    overrides.expire_due(later, plant.control)
+    assert not Node.objects.get(name="n1").cordoned
+    assert not Topology.from_json(plant.control.get(keys.TOPOLOGY)).get_node("n1").cordoned
+
+
+def test_the_undo_of_a_cordon_returns_the_node_to_use(plant, user):
+    plans.cordon("n1", True, user, "A look.", control=plant.control, now=plant.now)
+    (held,) = overrides.list_active(plant.now)
+    overrides.undo(held, by=user, now=plant.now, control=plant.control)
+    assert not Node.objects.get(name="n1").cordoned
 
 
 def test_the_law_neither_fills_nor_empties_a_cordoned_node(plant, user):

@@ -10,9 +10,8 @@ from common.stored_document import replace_fields
 from tests.workers.snapshots import snapshot_of
 from workers.consumer.handler import get_sink_name
 from workers.control.kinds.registry import find_display
-from workers.documents.pipeline import PipelineOrder
 from workers.snapshot.evaluate import evaluate_states
-from workers.snapshot.health import add_action_summary, format_age, list_manual_changes
+from workers.snapshot.health import add_action_summary, format_age
 
 CALM: dict[str, Any] = {
     "at": 1_000.0,
@@ -129,24 +128,3 @@ def test_an_age_changes_at_most_each_ten_seconds(seconds, more):
 )
 def test_a_sink_is_named_without_its_secrets(handler, options, sink):
     assert get_sink_name(handler, options) == sink
-
-
-def said(plant: dict | None = None, **given: dict) -> list[tuple[str, str, str]]:
-    found = list_manual_changes(snapshot_of(plant or {}), given.get("caps", {}), given.get("orders", {}))
-    return [(hand.kind, hand.of, hand.owner) for hand in found]
-
-
-def test_an_application_that_a_person_stopped_is_one_until_it_is_started():
-    stopped = PipelineOrder(stopped=True, by="anna", reason="a new disk", at=1.0)
-    assert said(orders={"performance": stopped}) == [("stop", "application/performance", "anna")]
-    assert said(orders={"performance": PipelineOrder(restart=3, by="anna")}) == []
-
-
-def test_what_ends_soonest_stands_first():
-    by = {"owner": "anna", "reason": "a test"}
-    cpu, load = {**by, "value": 3.0, "until_seconds": 90.0}, {**by, "value": 2.0, "until_seconds": 40.0}
-    row = {"controls": {"held_criteria": {"cpu": cpu, "load": load}}}
-    pipeline = {"applications": {"performance": row}}
-    plant = {"at": 10.0, "pipeline": pipeline, "nodes": {"n1": {"drained": True}}}
-    found = list_manual_changes(snapshot_of(plant), {}, {})
-    assert [hand.value for hand in found] == ["load = 2", "cpu = 3", "accepts no points"]

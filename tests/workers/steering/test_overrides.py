@@ -299,10 +299,14 @@ def test_an_endless_override_holds_until_it_is_ended(loop, put, owner):
     assert limit_at(loop, after(days=400)) == 2_000
     assert overrides.expire_due(after(days=400)) == []
     assert overrides.build_status(override).expires_at is overrides.build_status(override).notice_at is None
-    with pytest.raises(BadInput, match="no expiry"):
-        overrides.extend(override, now=START, minutes=5)
     overrides.end(override, by=owner, now=after(days=401))
     assert limit_at(loop, after(days=401)) == 500
+
+
+def test_an_endless_override_can_get_an_end(loop, put):
+    override = put(minutes=None, endless=True)
+    overrides.extend(override, now=START, minutes=5)
+    assert (limit_at(loop, after(minutes=4)), limit_at(loop, after(minutes=6))) == (2_000, 500)
 
 
 def test_before_it_reverts_notice_is_given(put, owner):

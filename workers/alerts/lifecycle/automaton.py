@@ -175,6 +175,11 @@ def snooze(episode: Episode, until: float) -> Episode:
     return replace(episode, state=FIRING, acknowledged_until=None, snoozed_until=until, told_from=None)
 
 
+def withdraw(episode: Episode) -> Episode:
+    """End an acknowledgment or a snooze: if somebody was notified before, a new round starts with the first step."""
+    return replace(episode, state=FIRING, acknowledged_until=None, snoozed_until=None, told_from=None)
+
+
 def find_due_steps(
     episode: Episode, suppressed: bool, after_seconds: Sequence[float], now: float
 ) -> tuple[Episode, list[int]]:

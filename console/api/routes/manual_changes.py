@@ -1,0 +1,54 @@
+"""Manual changes: everything that people have in force, listed and ended."""
+
+from typing import TypedDict
+
+from django.http import HttpRequest
+from django.utils import timezone
+
+from console.actions import manual_changes
+from console.api.request.answers import Router
+from console.api.request.authentication import actor_for
+from console.api.request.input import RequestBody
+from console.connections.control_server import control, load_latest_snapshot
+from workers.documents.loops import ManualChange
+
+router = Router(tags=["control"])
+
+
+class ManualChangeList(TypedDict):
+    changes: list[ManualChange]
+
+
+class ManualChangeEnd(TypedDict):
+    key: str
+    ended: bool
+
+
+class ManualChangeEnding(RequestBody):
+    """key: of the change; anyway: end it although the list warns that this would hurt."""
+
+    key: str
+    reason: str = ""
+    anyway: bool = False
+
+
+@router.get("/manual-changes", summary="List everything that people have in force, earliest end first")
+def list_manual_changes(request: HttpRequest) -> ManualChangeList:
+    actor_for(request, "plant.view")
+    snapshot = load_latest_snapshot()
+    return {"changes": snapshot.hands if snapshot else []}
+
+
+@router.post("/manual-changes/end", summary="End a manual change of any kind now")
+def end_manual_change(request: HttpRequest, body: ManualChangeEnding) -> ManualChangeEnd:
+    actor = actor_for(request, "override.end")
+    ended = manual_changes.end(
+        actor,
+        body.key,
+        reason=body.reason,
+        now=timezone.now(),
+        control=control(),
+        snapshot=load_latest_snapshot(),
+        anyway=body.anyway,
+    )
+    return {"key": body.key, "ended": ended}
