@@ -236,7 +236,7 @@ STATICFILES_FINDERS = [
 FILE_UPLOAD_PERMISSIONS = 0o600
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+    "staticfiles": {"BACKEND": "console.web.static_files.StaticStorage"},
 }
 
 SESSION_ENGINE = "console.storage.session_store"
