@@ -25,7 +25,7 @@ from workers.batch.jobs import retention
 JOB = "retention"
 FLOOR_DAYS = 7
 # By the end of a parameter's name: the minimum that one person may set, and its unit.
-FLOORS = {"_days": (FLOOR_DAYS, "d"), "_megabytes": (1_000, "MB"), "_entries": (1_000_000, "entries")}
+FLOORS = {"_days": (FLOOR_DAYS, "d"), "_megabytes": (1_000, "MiB"), "_entries": (1_000_000, "entries")}
 VALID = timedelta(days=1)
 PROPOSED = "retention.propose"
 USED = "agreed_with"  # in the entry of the change: the sequence number of the proposal

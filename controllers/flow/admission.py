@@ -310,7 +310,7 @@ def _describe_position(parameters: FlowParameters, now: FlowState) -> str:
 
 
 def _format_size(size_bytes: float) -> str:
-    for unit, factor in (("MB", 1e6), ("kB", 1e3)):
+    for unit, factor in (("MiB", 2.0**20), ("KiB", 2.0**10)):
         if abs(size_bytes) >= factor:
             return f"{size_bytes / factor:,.1f} {unit}"
     return f"{size_bytes:,.0f} bytes"

@@ -97,7 +97,7 @@ class QueueStatus(StoredDocument, frozen=True, kw_only=True):
         Seconds | None, describe_metric("95th percentile of the time from publish to acknowledgment")
     ] = None
     dead_letters: Annotated[int | None, describe_metric("Dead letter events")] = None
-    retry_blocks: Annotated[int | None, describe("Blocks waiting for a retry", metric="gauge")] = None
+    retry_blocks: Annotated[int | None, describe("Failed blocks waiting for a retry", metric="gauge")] = None
     workers_at_once: Annotated[float | None, describe("Mean number of workers.")] = None
     service_seconds: Annotated[Seconds | None, describe("Processing time of one event by one worker, s.")] = None
     usual_service_seconds: Annotated[

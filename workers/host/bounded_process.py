@@ -19,7 +19,7 @@ import orjson
 from common import environment as variables
 from workers.host.environment import build_python_path, select_needed
 
-BYTES_PER_MEGABYTE = 2**20
+BYTES_PER_MEBIBYTE = 2**20
 CPU_GRACE_SECONDS = 1  # between SIGXCPU, which identifies the cause, and SIGKILL
 
 
@@ -40,7 +40,7 @@ class ProcessLimits:
         _limit(resource.RLIMIT_CORE, 0, 0)
 
     def describe_memory_limit(self) -> str:
-        return f"more than {self.memory_bytes // BYTES_PER_MEGABYTE:,} MB of memory"
+        return f"more than {self.memory_bytes // BYTES_PER_MEBIBYTE:,} MiB of memory"
 
     def describe_cpu_limit(self) -> str:
         return f"more than {self.cpu_seconds:,} s of CPU time"

@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
@@ -30,7 +30,7 @@ from workers.coordination import keyset
 from workers.models import LedgerEntry, Loop
 
 router = Router(tags=["ledger"])
-TICKS_AT_A_TIME = 1_000
+ROWS_AT_A_TIME = 1_000
 WHAT_IF_HOURS, COST_HOURS = 2.0, 1.0  # unless asked otherwise, as on the pages
 
 
@@ -69,7 +69,7 @@ class LedgerRow(TypedDict):
     folded_since: Annotated[Time | None, describe("Time of the first of these ticks.")]
 
 
-COLUMNS = tuple(name for name in LedgerRow.__annotations__ if not name.startswith("folded_"))  # of an export
+COLUMNS = tuple(LedgerRow.__annotations__)  # of an export
 
 
 class LedgerPage(TypedDict):
@@ -202,12 +202,24 @@ def list_ledger(
 
 @router.get("/ledger/export", openapi_extra=EXPORTED_ROWS, summary="Export all decisions that match a filter")
 def export_ledger(
-    request: HttpRequest, wanted: Query[LedgerSearch], format: Literal["csv", "json"] = "csv"
+    request: HttpRequest,
+    wanted: Query[LedgerSearch],
+    format: Literal["csv", "json"] = "csv",
+    ticks: Literal["folded", "all"] = "folded",
 ) -> HttpResponseBase:
-    """Return all entries as CSV, or as JSON lines; newest first, with each tick of a run."""
+    """Return entries as CSV, or as JSON lines; newest first.
+
+    By default, consecutive ticks of a loop without an action are one row, the last of them, with `folded_ticks` and
+    `folded_since`. `ticks=all` returns each tick, so that each can be replayed.
+    """
     actor_for(request, "plant.view")
     chosen = wanted.read().choose(LedgerEntry.objects.select_related("loop"))
-    return export(request, _iterate_tick_batches(iterate_newest_first(chosen)), COLUMNS, "ledger", format)
+    entries = itertools.chain.from_iterable(iterate_newest_first(chosen))
+    if ticks == "all":
+        entries = (tick for entry in entries for tick in reversed([*folds.unfold(entry)]))
+    else:
+        entries = folds.merge_idle(entries)
+    return export(request, _iterate_row_batches(entries), COLUMNS, "ledger", format)
 
 
 @router.get("/ledger/{entry_id}", summary="Get a decision")
@@ -277,19 +289,11 @@ def get_entry_or_404(entry_id: int) -> LedgerEntry:
     return entry
 
 
-def _iterate_tick_batches(pages: Iterable[Iterable[LedgerEntry]]) -> Iterator[list[dict[str, Any]]]:
-    """Return ticks newest first, with those folded into each, which may be hundreds, in batches."""
-    rows: list[dict[str, Any]] = []
-    for entry in itertools.chain.from_iterable(pages):
-        ticks = reversed([*folds.unfold(entry)])
-        for tick in ticks:
-            row: dict[str, Any] = {**_build_entry_row(tick)}
-            rows.append({name: row[name] for name in COLUMNS})  # a CSV file has its columns in this order
-        if len(rows) >= TICKS_AT_A_TIME:
-            yield rows
-            rows = []
-    if rows:
-        yield rows
+def _iterate_row_batches(entries: Iterator[LedgerEntry]) -> Iterator[list[dict[str, Any]]]:
+    """Return rows of entries in batches, with the columns in the order of a CSV file."""
+    while batch := list(itertools.islice(entries, ROWS_AT_A_TIME)):
+        rows: list[dict[str, Any]] = [{**_build_entry_row(entry)} for entry in batch]
+        yield [{name: row[name] for name in COLUMNS} for row in rows]
 
 
 def _build_entry_row(entry: LedgerEntry) -> LedgerRow:

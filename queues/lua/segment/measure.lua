@@ -2,7 +2,7 @@
 -- Returns the gauges of a segment, all of one instant.
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, names of counters
--- Answer  the counters; entries, pending, retrying, dead and leaving entries; ms since the oldest was
+-- Answer  the counters; entries, pending, failed ones that wait for a retry, dead and leaving entries; ms since the oldest was
 --         stored: "" if there is none, negative if the clock was set back since
 -- include parts/segment
 local values = {}
@@ -10,7 +10,8 @@ for i = 2, #ARGV do values[#values + 1] = redis.call('HGET', counters, ARGV[i]) 
 local pending = redis.pcall('XPENDING', stream, group)
 values[#values + 1] = redis.call('XLEN', stream)
 values[#values + 1] = pending.err and 0 or pending[1]
-values[#values + 1] = redis.call('ZCARD', retry)
+-- What a worker returned without a try is due at once: it has not failed, and waits like any other entry.
+values[#values + 1] = redis.call('ZCOUNT', retry, '(' .. now_ms(), '+inf')
 values[#values + 1] = redis.call('XLEN', dead)
 values[#values + 1] = redis.call('HLEN', leaving)
 local first = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]

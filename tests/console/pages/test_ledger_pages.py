@@ -177,7 +177,7 @@ def test_an_export_reads_a_page_at_a_time(viewer, loop):
     assert sum(len(page) for page in pages) == 4_000
     tracemalloc.start()
     try:
-        length = sum(map(len, viewer.get("/api/v1/ledger/export?format=json").streaming_content))
+        length = sum(map(len, viewer.get("/api/v1/ledger/export?format=json&ticks=all").streaming_content))
         _, most_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -252,11 +252,28 @@ def test_the_page_of_each_is_there_and_of_one_that_never_was_is_not(viewer, fold
         assert viewer.get(f"/api/v1/ledger/{beyond}").status_code in (404, 422)
 
 
-def test_the_api_lists_the_last_with_how_many_and_an_export_has_each(viewer, folded):
+def test_the_api_lists_the_last_with_how_many_and_a_full_export_has_each(viewer, folded):
     (row,) = viewer.get("/api/v1/ledger").json()["entries"]
     assert (row["id"], row["folded_ticks"]) == (folded[-1], 9)
     assert datetime.fromisoformat(row["folded_since"]) == NOON
-    answer = viewer.get("/api/v1/ledger/export?format=csv")
+    answer = viewer.get("/api/v1/ledger/export?format=csv&ticks=all")
     rows = list(csv.DictReader(io.StringIO(answer.getvalue().decode())))
     assert [int(each["id"]) for each in rows] == folded[::-1]
     assert [each["reason"] for each in rows] == [f"calm {number}" for number in reversed(range(10))]
+
+
+def test_an_export_has_the_ticks_of_idle_loops_as_one_row_each_and_every_decision(viewer, loop):
+    """A calm plant: two loops tick in turn, and one of them acts once."""
+    other = loop_of("worker_rate", queue="alert", node="n2")
+    for second in range(0, 40, 2):
+        acts = {"action": {"start": 1}, "verdict": "effective"} if second == 20 else {}
+        entry_of(loop, at=NOON + timedelta(seconds=second), **acts)
+        entry_of(other, at=NOON + timedelta(seconds=second + 1))
+    answer = viewer.get("/api/v1/ledger/export?format=json")
+    rows = [json.loads(line) for line in answer.getvalue().decode().splitlines()]
+    assert [(row["loop"][-2:], row["folded_ticks"], row["action"]) for row in rows] == [
+        ("n2", 19, None), ("n1", 8, None), ("n1", 0, {"start": 1}), ("n1", 9, None),
+    ]  # fmt: skip
+    assert [row["id"] for row in rows] == sorted((row["id"] for row in rows), reverse=True)
+    every = viewer.get("/api/v1/ledger/export?format=json&ticks=all").getvalue().decode().splitlines()
+    assert len(every) == 40 and all(viewer.get(f"/api/v1/ledger/{json.loads(line)['id']}").json() for line in every[:2])

@@ -100,6 +100,6 @@ def test_a_pattern_that_drops_matches_is_logged_once_a_minute(control, caplog):
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             work._warn_of_forgotten({"low": count})
-    assert [record.getMessage()[:48] for record in caplog.records] == [
-        "Pattern p dropped open matches of 5.0 MB: it has"
+    assert [record.getMessage()[:49] for record in caplog.records] == [
+        "Pattern p dropped open matches of 4.8 MiB: it has"
     ]

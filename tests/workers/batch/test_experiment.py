@@ -133,7 +133,7 @@ def test_a_simulation_ends_when_its_worker_does(where):
 @pytest.mark.parametrize(
     ("law", "limits", "why"),
     [
-        ("memory", {}, "law=memory: The experiment used more than 1,024 MB of memory. Run a smaller experiment."),
+        ("memory", {}, "law=memory: The experiment used more than 1,024 MiB of memory. Run a smaller experiment."),
         ("cpu", {"cpu_seconds": 1}, "law=cpu: The experiment used more than 1 s of CPU time."),
     ],
 )

@@ -96,8 +96,8 @@ def test_the_oldest_go_until_the_rest_fits_and_no_more(rows, most):
     gone = retention.list_excess_items(sizes, most, lambda number: rows[number][1])
     assert gone == may_go[: len(gone)]
     left = sum(sizes.values()) - sum(sizes[number] for number in gone)
-    assert left <= most * 1_000_000 or gone == may_go
-    assert not gone or left + sizes[gone[-1]] > most * 1_000_000
+    assert left <= most * retention.BYTES_PER_MEBIBYTE or gone == may_go
+    assert not gone or left + sizes[gone[-1]] > most * retention.BYTES_PER_MEBIBYTE
     assert retention.list_excess_items(sizes, retention.FOREVER, lambda _: False) == []
 
 
@@ -145,7 +145,7 @@ def test_an_archive_that_takes_too_much_room_loses_its_oldest_partition_with_its
     path = archived(keeper, age_days=0.5)
     newer = path.parents[1] / "day=2026-12-31" / path.name
     newer.parent.mkdir()
-    newer.write_bytes(path.read_bytes() * (1 + 1_000_000 // path.stat().st_size))
+    newer.write_bytes(path.read_bytes() * (1 + retention.BYTES_PER_MEBIBYTE // path.stat().st_size))
     os.utime(path, ((NOW - timedelta(hours=1)).timestamp(),) * 2)
     assert keeper.run(archive_megabytes=1).progress["rows"] == 1
     assert not path.exists() and newer.exists()
@@ -488,7 +488,7 @@ def test_while_a_worker_writes_a_file_retention_keeps_nobody_waiting_for_the_dat
 
 def test_handled_events_that_take_too_much_room_go_by_the_hour_the_oldest_first(keeper, monkeypatch):
     monkeypatch.setattr(handled_rows, "STEP_ROWS", 3)
-    monkeypatch.setattr(retention, "BYTES_PER_MEGABYTE", 100)
+    monkeypatch.setattr(retention, "BYTES_PER_MEBIBYTE", 100)
     handled(keeper, 5, 4, 3, 2)
     handled(keeper, 5.5, 1, table="mine")
     at = NOW - timedelta(days=4)
@@ -500,7 +500,7 @@ def test_handled_events_that_take_too_much_room_go_by_the_hour_the_oldest_first(
 
 
 def test_of_the_newest_day_no_handled_event_goes_by_the_room_it_takes(keeper, monkeypatch):
-    monkeypatch.setattr(retention, "BYTES_PER_MEGABYTE", 1)
+    monkeypatch.setattr(retention, "BYTES_PER_MEBIBYTE", 1)
     handled(keeper, 2, 0.4, 0.1, -400)
     assert keeper.run(handled_megabytes=1).progress["rows"] == 1
     assert handled_ids(keeper) == {"0.4", "0.1", "-400"}

@@ -358,7 +358,7 @@ def test_a_slow_handler_s_worker_leaves_its_place_after_its_turn_and_the_next_ge
     assert work(segment, handler, spec, monotonic=handler.monotonic).effects == len(handler.handled) < 700
     assert max(handler.calls_seconds) <= BEGINS_WITHIN_SECONDS / 2
     assert BEGINS_WITHIN_SECONDS <= sum(handler.calls_seconds) < 1.5 * BEGINS_WITHIN_SECONDS
-    assert segment.measure()["retry_blocks"] == 700 - len(handler.handled), "none waits for a dead worker"
+    assert segment.measure()["retry_blocks"] == 0, "what a worker returns without a try has not failed"
     workers = 1
     while len(handler.handled) < 700:
         assert work(segment, handler, spec, monotonic=handler.monotonic).failed == 0

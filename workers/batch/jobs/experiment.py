@@ -19,7 +19,7 @@ from controllers.simulation.figures.figure import PaperFigure
 from controllers.simulation.scenario import Scenario
 from workers.batch import files
 from workers.batch.job import ChunkResult, ChunkSpec, HeldChunk, Job, JobContext, Values, Work
-from workers.host.bounded_process import BYTES_PER_MEGABYTE, ProcessLimits, was_over_cpu
+from workers.host.bounded_process import BYTES_PER_MEBIBYTE, ProcessLimits, was_over_cpu
 from workers.host.environment import build_python_path, select_needed
 from workers.lab.models import Experiment, ExperimentResult
 from workers.lab.series import get_series_file
@@ -67,12 +67,12 @@ def check_cost(scenario: Scenario, settings: Values, laws: int) -> None:
         return
     cost = scenario.size.estimate(settings)
     megabytes, max_megabytes = (
-        round(size_bytes / BYTES_PER_MEGABYTE)
+        round(size_bytes / BYTES_PER_MEBIBYTE)
         for size_bytes in (cost.memory_bytes + PROCESS_BYTES, LIMITS.memory_bytes)
     )
     needed = ""
     if megabytes > max_megabytes:
-        needed = f"{megabytes:,} MB of memory for each law; the limit is {max_megabytes:,} MB"
+        needed = f"{megabytes:,} MiB of memory for each law; the limit is {max_megabytes:,} MiB"
     elif cost.cpu_seconds > LIMITS.cpu_seconds:
         needed = f"{cost.cpu_seconds:,.0f} s of CPU time for each law; the limit is {LIMITS.cpu_seconds:,} s"
     elif (total := cost.cpu_seconds * laws) > MAX_EXPERIMENT_SECONDS:

@@ -26,6 +26,7 @@ from workers.control.ledger.ledger import select_due_entries
 from workers.control.loops import select_due_loops
 from workers.history import event_archive, metric_history, snapshot_archive, stretches, training_sets
 from workers.history.event_archive import Partition, list_days, remove_if_empty
+from workers.host.bounded_process import BYTES_PER_MEBIBYTE
 from workers.lab.models import expire_experiments, select_due_experiments
 from workers.models import LedgerEntry, PipelineVersion, Run
 from workers.placement.recovery import select_due_plans
@@ -35,7 +36,6 @@ from workers.steering.overrides import select_due_overrides
 FOREVER = 0  # in days; for a size limit: whatever its age
 MAX_DAYS = 36_500
 MAX_MEGABYTES, MAX_ENTRIES = 10**9, 10**10
-BYTES_PER_MEGABYTE = 10**6
 RETIRED_LOOP_DAYS = 30
 RETAINED_VERSIONS = 10  # versions of an application besides the active one
 LEDGER_RANGE_IDS = 20_000
@@ -50,8 +50,8 @@ def _build_days(name: str, default: int, what: str) -> Parameter:
 
 
 def _build_size(name: str, default: int, what: str, part: str = "day") -> Parameter:
-    text = f"maximum MB of {what}; the oldest {part} is deleted first (0: unlimited)"
-    return Parameter(name, "MB", text, default, maximum=MAX_MEGABYTES, kind="integer")
+    text = f"maximum MiB of {what}; the oldest {part} is deleted first (0: unlimited)"
+    return Parameter(name, "MiB", text, default, maximum=MAX_MEGABYTES, kind="integer")
 
 
 PARAMETERS = (
@@ -200,7 +200,7 @@ def list_excess_items(sizes_bytes: Mapping[T, int], most_megabytes: int, stays: 
 
     Protected data counts towards the limit, so that more of the other data is deleted.
     """
-    over = sum(sizes_bytes.values()) - most_megabytes * BYTES_PER_MEGABYTE
+    over = sum(sizes_bytes.values()) - most_megabytes * BYTES_PER_MEBIBYTE
     surplus: list[T] = []
     for item, size_bytes in sizes_bytes.items() if most_megabytes != FOREVER else ():
         if over <= 0:
@@ -333,7 +333,7 @@ def _delete_handled(lease: HeldChunk) -> Iterator[int]:
     cutoff_us = handled_rows.LONG_AGO_US
     if before:
         cutoff_us = handled_rows.convert_to_microseconds(datetime.fromisoformat(before))
-    most = lease.content.get("megabytes", FOREVER) * BYTES_PER_MEGABYTE
+    most = lease.content.get("megabytes", FOREVER) * BYTES_PER_MEBIBYTE
     if most != FOREVER and handled_rows.measure_file_bytes(data) > most:
         sizes = handled_rows.RowSizes()
         for _ in handled_rows.measure_rows(data, sizes):

@@ -14,7 +14,8 @@ and replay. Consecutive entries differ little, so a packed entry takes a tenth o
 import itertools
 import json
 import lzma
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -106,6 +107,42 @@ def unfold(entry: LedgerEntry) -> Iterator[LedgerEntry]:
     if entry.folded:
         yield from (_tick(entry, row) for row in json.loads(lzma.decompress(bytes(entry.folded))))
     yield entry
+
+
+def merge_idle(newest_first: Iterable[LedgerEntry]) -> Iterator[LedgerEntry]:
+    """Yield entries with each loop's consecutive ticks without an action as one entry, the last of them.
+
+    Its `folded_ticks` and `folded_since` cover the others. Nothing is stored. A run lasts at most `SLOT`, because the
+    entries after its end wait for it.
+    """
+    waiting: deque[LedgerEntry] = deque()
+    open_runs: dict[int, LedgerEntry] = {}
+    for entry in newest_first:
+        run = open_runs.get(entry.loop_id)
+        if run is not None and _continues(run, entry):
+            run.folded_ticks += 1 + entry.folded_ticks
+            run.folded_since = entry.folded_since or entry.at
+            continue
+        open_runs.pop(entry.loop_id, None)
+        if _is_plain(entry):
+            open_runs[entry.loop_id] = entry
+        waiting.append(entry)
+        open_runs = {loop: first for loop, first in open_runs.items() if first.at - entry.at < SLOT}
+        while waiting and open_runs.get(waiting[0].loop_id) is not waiting[0]:
+            yield waiting.popleft()
+    yield from waiting
+
+
+def _is_plain(entry: LedgerEntry) -> bool:
+    """Return whether a tick did nothing, without an error or a delay."""
+    late = "late_seconds" in (entry.observation or {})
+    return entry.verdict == LedgerEntry.Verdict.NO_ACTION and not entry.acted and not entry.error and not late
+
+
+def _continues(run: LedgerEntry, entry: LedgerEntry) -> bool:
+    """Return whether a tick belongs to a run of later ticks."""
+    same = (run.mode, run.limited_by) == (entry.mode, entry.limited_by)
+    return same and _is_plain(entry) and run.at - entry.at < SLOT
 
 
 def find_entry(number: int) -> LedgerEntry | None:

@@ -88,10 +88,10 @@ class InterEventWork(BatchWork):
             if pattern.forgotten_bytes and now - self._warned_at.get(name, -WARN_SECONDS) >= WARN_SECONDS:
                 self._warned_at[name] = now
                 logger.warning(
-                    "Pattern %s dropped open matches of %.1f MB: it has too many keys, or too many events in"
+                    "Pattern %s dropped open matches of %.1f MiB: it has too many keys, or too many events in"
                     " a window. Shorten the window, or keep fewer events with rules.",
                     name,
-                    pattern.forgotten_bytes / 1e6,
+                    pattern.forgotten_bytes / 2**20,
                 )
 
     def _count_rows(self, level: int, combined: CombinedOffset, batch: int) -> int:
