@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from whitenoise.storage import CompressedManifestStaticFilesStorage
+from whitenoise.storage import CompressedManifestStaticFilesStorage  # type: ignore[import-untyped]
 
 
-class StaticStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # WhiteNoise has no types
+class StaticStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
     """Compresses a file once: the best compression of the chart library takes seconds."""
 
     def compress_files(self, paths: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -214,11 +214,9 @@ def export_ledger(
     """
     actor_for(request, "plant.view")
     chosen = wanted.read().choose(LedgerEntry.objects.select_related("loop"))
-    entries = itertools.chain.from_iterable(iterate_newest_first(chosen))
-    if ticks == "all":
-        entries = (tick for entry in entries for tick in reversed([*folds.unfold(entry)]))
-    else:
-        entries = folds.merge_idle(entries)
+    stored: Iterator[LedgerEntry] = itertools.chain.from_iterable(iterate_newest_first(chosen))
+    unfolded = (tick for entry in stored for tick in reversed([*folds.unfold(entry)]))
+    entries = unfolded if ticks == "all" else folds.merge_idle(stored)
     return export(request, _iterate_row_batches(entries), COLUMNS, "ledger", format)
 
 
