@@ -6,6 +6,7 @@ text that is too long. An error names the field with its path and says what it t
 given value.
 """
 
+import difflib
 import math
 import re
 import reprlib
@@ -19,6 +20,7 @@ from common.parsing import parse_decimal_number, parse_whole_number
 
 MAX_SHOWN = 80
 MAX_KEY = 80
+MAX_SUGGESTED = 80
 # Names that people give: to tasks, alert rules, receivers, objectives.
 NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,79}\Z")
 # Names of nodes and queues, and of applications, operators, and plants, which are part of URLs.
@@ -82,6 +84,12 @@ class _Short(reprlib.Repr):
 _SHORT = _Short()
 _SHORT.maxstring = _SHORT.maxother = MAX_SHOWN
 _SHORT.maxlist = _SHORT.maxdict = _SHORT.maxtuple = 20
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return a question that names the known name that resembles this one, in parentheses; "" if none does."""
+    close = difflib.get_close_matches(name[:MAX_SUGGESTED], list(known), n=1, cutoff=0.7)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def is_number(value: object, least: float = -math.inf, most: float = math.inf) -> TypeGuard[float]:

@@ -16,12 +16,14 @@ from console.incidents.changes import IncidentChange
 from console.incidents.quick_actions import MINUTES, QuickAction, RelatedPage
 from console.input.form_values import format_iso_time
 from console.models import AuditEntry, Mark
+from controllers import catalog
 from controllers.framework.reason import format_count
 from controllers.shedding.ladder import LAW as LADDER
 from queues.models import Node, Queue
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
-from workers.placement.plans import can_roll_back
+from workers.placement.plans import OPEN, can_roll_back
 from workers.steering import overrides, plant_settings
+from workers.steering.scope import NODE_USES
 
 AROUND = timedelta(minutes=10)
 HERE = {0: "at the subject", 1: "1 step upstream"}
@@ -108,7 +110,7 @@ def _build_plan_undo(name: str, change: IncidentChange) -> _Links:
     if plan is None:
         return _Links()
     url = reverse("plan", args=[plan.pk])
-    if not can_roll_back(plan):
+    if not can_roll_back(plan) or Plan.objects.filter(undoes=plan, state__in=OPEN).exists():
         return _Links(url=url)
     back = reverse("plan-roll-back", args=[plan.pk])
     return _Links(
@@ -119,8 +121,11 @@ def _build_plan_undo(name: str, change: IncidentChange) -> _Links:
 def _build_declaration_undo(name: str, change: IncidentChange) -> _Links:
     application, _, number = name.partition(":")
     url = reverse("pipeline-declaration", args=[application])
-    rows = PipelineVersion.objects.filter(application=application, number__lt=int(number))
-    before = rows.order_by("-number").values_list("number", flat=True).first()
+    rows = PipelineVersion.objects.filter(application=application)
+    # A later version has changed it already, or has restored the one before.
+    if not rows.filter(number=int(number), active=True).exists():
+        return _Links(url=f"{url}?version={number}")
+    before = rows.filter(number__lt=int(number)).order_by("-number").values_list("number", flat=True).first()
     version = "shipped" if before is None else str(before)
     words = "Restore the default version" if before is None else f"Restore version {before}"
     page = f"{url}?{urlencode({'version': version})}"
@@ -135,7 +140,8 @@ def _build_audit_undo(name: str, change: IncidentChange) -> _Links:
     if entry.action == "settings.change" and entry.target in plant_settings.BY_NAME:
         page = reverse("plant-settings")
         before = entry.before
-        if not isinstance(before, int | float) or plant_settings.get_setting_value(entry.target) == before:
+        is_changed = before == entry.after or plant_settings.get_setting_value(entry.target) != entry.after
+        if not isinstance(before, int | float) or is_changed:
             return _Links(url=page)
         undo, words = reverse("plant-setting", args=[entry.target]), f"Reset to {plant_settings.format_setting(before)}"
         fields = {"value": format_for_input(before)}
@@ -145,7 +151,7 @@ def _build_audit_undo(name: str, change: IncidentChange) -> _Links:
     if entry.action == "ladder.cap" and Queue.objects.filter(name=entry.target).exists():
         page = reverse("queue", args=[entry.target])
         loop = Loop.objects.filter(name=f"{LADDER.name}/{entry.target}").first()
-        if loop is None or entry.before is None or loop.parameters.get("cap") != entry.after["cap"]:
+        if loop is None or entry.before is None or _get_cap(loop) != entry.after["cap"]:
             return _Links(url=page)
         undo, before = reverse("queue-cap", args=[entry.target]), entry.before["cap"]
         reset = QuickAction(words=f"Reset to {before}", url=undo, may="ladder.cap", fields={"cap": before})
@@ -154,12 +160,20 @@ def _build_audit_undo(name: str, change: IncidentChange) -> _Links:
         return _Links(url=reverse("queue", args=[first]))
     if entry.action == "node.use" and Node.objects.filter(name=first).exists():
         page = reverse("node", args=[first])
-        return _Links(url=page, back=RelatedPage("Return to service", page, "node.use"))
+        uses = [use for use in NODE_USES if (entry.after or {}).get(use)]
+        is_so = any(Node.objects.filter(name=first, **{use: True}).exists() for use in uses)
+        return _Links(url=page, back=RelatedPage("Return to service", page, "node.use") if is_so else None)
     if entry.action.startswith("pipeline."):
         return _Links(url=reverse("pipeline"))
     if entry.action == "alert_rule.change":
         return _Links(url=reverse("alert-rules"))
     return _Links()
+
+
+def _get_cap(loop: Loop) -> object:
+    """Return the level in force that the ladder of a queue may reach."""
+    held = [override.value for override in overrides.list_for_loop(loop, timezone.now()) if override.name == "cap"]
+    return held[-1] if held else catalog.read_parameters(LADDER, loop.parameters)["cap"]
 
 
 def _build_loop_value_undo(name: str, entry: AuditEntry) -> _Links:

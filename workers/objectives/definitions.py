@@ -215,7 +215,8 @@ def _check_names(kind: str, expression: Predicate | Quantity | None, field: str)
         raise BadInput(field, "can't use prev(): each second is judged separately.")
     if unknown := sorted(expression.columns - set(NAMES[kind])):
         known = ", ".join(NAMES[kind])
-        raise BadInput(field, f"{unknown[0][:40]!r} is not a metric of the {kind}; the metrics are {known}.")
+        hint = checks.suggest(unknown[0], NAMES[kind])
+        raise BadInput(field, f"{unknown[0][:40]!r} is not a metric of the {kind}{hint}; the metrics are {known}.")
     try:
         columns: Mapping[str, pa.Array] = {name: pa.array([1.0]) for name in NAMES[kind]}
         _ = (

@@ -367,6 +367,13 @@ def snooze_alert(request: HttpRequest, alert_id: Id, body: Minutes) -> AlertRow:
     return build_alert_document(alerts.snooze(actor, alert_id, minutes=body.minutes, now=timezone.now()))
 
 
+@router.post("/alerts/{alert_id}/withdraw", summary="End the acknowledgment or snooze of an alert")
+def withdraw_alert(request: HttpRequest, alert_id: Id) -> AlertRow:
+    """End it, so that the escalation restarts with its first step."""
+    actor = actor_for(request, "alert.acknowledge")
+    return build_alert_document(alerts.withdraw(actor, alert_id, now=timezone.now()))
+
+
 @router.post("/alerts/{alert_id}/escalate", summary="Notify the next escalation step now")
 def escalate_alert(request: HttpRequest, alert_id: Id, body: Note) -> AlertRow:
     actor = actor_for(request, "alert.escalate")

@@ -166,12 +166,22 @@ async function submit(event) {
   // The attribute is read because a button named "action" hides the property.
   const url = event.submitter?.getAttribute("formaction") ?? form.getAttribute("action") ?? "";
   form.dataset.sending = "true";
-  const values = valuesOf(form, event.submitter);
+  const values = valuesOf(form, event.submitter), settle = showPending(event.submitter);
   const answer = await send(url, values, keyOf(url, values));
   delete form.dataset.sending;
+  settle();
   if (!answer.unknown) submissions.delete(url);
   if (answer.ok) done(form, answer);
   else refuse(form, answer.errors, event.submitter);
+}
+
+/** Show at once that a button was pressed. Returns a function that ends this.
+ * @param {HTMLButtonElement | null} button */
+function showPending(button) {
+  const dots = document.createTextNode("…");
+  button?.setAttribute("aria-busy", "true");
+  button?.append(dots);
+  return () => { dots.remove(); button?.removeAttribute("aria-busy"); };
 }
 
 /** Return the key of a submission. Another value or button needs another key. The tokens of a form that the server

@@ -13,9 +13,10 @@ from console.audit import audit_log
 from console.incidents import changes
 from console.incidents.change_rows import build_change_rows
 from console.incidents.change_sources import find_changes
-from console.incidents.changes import ChangeKeeper
+from console.incidents.changes import ChangeKeeper, IncidentChange
 from console.models import AuditEntry, Mark
 from queues.models import Node, Queue
+from tests.console.rows import a_plan
 from tests.workers.alerts.checks import node, queue
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.lifecycle.models import Alert, AlertRule, Incident
@@ -370,6 +371,70 @@ def test_a_setting_is_set_back_to_exactly_what_it_was(browsers, people, stored_s
     assert administrator.post(f"/settings/plant/{name}", {**posted, "value": value}).status_code == 302
     assert plant_settings.get_setting_value(name) == before
     assert "Reset to" not in administrator.get(f"/alerts/{alert.pk}/").content.decode()
+
+
+def shown_of(ref, kind="by hand"):
+    change = IncidentChange(
+        kind=kind, at=NOW, words="a change", by="ada", ref=ref, steps=None, delay_seconds=1.0, weight=1.0
+    )
+    (shown,) = build_change_rows([change], Actor("boss", "administrator"))
+    return shown
+
+
+def offers(ref):
+    shown = shown_of(ref)
+    return shown.undo is not None or shown.back is not None
+
+
+def audited(action, target, before, after):
+    row = {"sequence": AuditEntry.objects.count() + 1, "actor": "ada", "action": action, "target": target}
+    return f"audit:{AuditEntry.objects.create(at=NOW, before=before, after=after, **row).pk}"
+
+
+def test_a_node_is_offered_to_return_only_while_it_is_out_of_use(db):
+    Node.objects.create(name="n1", url="redis://n1", cordoned=True)
+    cordon, taken_back = (audited("node.use", "n1", None, {"cordoned": is_so}) for is_so in (True, False))
+    assert offers(cordon) and not offers(taken_back)
+    Node.objects.update(cordoned=False)
+    assert not offers(cordon)
+
+
+def test_a_cap_is_offered_to_be_reset_only_while_it_is_in_force(people):
+    Queue.objects.create(name="alert", kind="jobs")
+    loop = Loop.objects.create(name="ladder/alert", law="ladder", target={"queue": "alert"})
+    ref = audited("ladder.cap", "alert", {"cap": "shed"}, {"cap": "throttle"})
+    assert not offers(ref)
+    cap = {"name": "cap", "value": "throttle", "created_at": timezone.now() - MINUTE}
+    held = an_override(people["operator"], loop, MINUTE, expires_at=timezone.now() + MINUTE, **cap)
+    assert offers(ref)
+    Override.objects.filter(pk=held.pk).update(ended_at=timezone.now() - timedelta(seconds=1))
+    assert not offers(ref)
+
+
+def test_a_setting_that_was_changed_again_is_not_offered_to_be_reset(people):
+    ref = audited("settings.change", "quota.bytes_per_second", 33_554_432, 1_000_000)
+    assert not offers(ref)
+    plant_settings.change("quota.bytes_per_second", 1_000_000, people["operator"], NOW)
+    assert offers(ref)
+    plant_settings.change("quota.bytes_per_second", 2_000_000, people["operator"], NOW)
+    assert not offers(ref)
+
+
+def test_a_version_that_was_replaced_is_not_offered_to_be_undone(people):
+    more = {"application": "flow", "text": "", "reason": "", "owner": people["operator"]}
+    for number in (1, 2):
+        PipelineVersion.objects.create(number=number, active=number == 2, **more)
+    assert offers("declaration:flow:2") and not offers("declaration:flow:1")
+    PipelineVersion.objects.update(active=False)
+    PipelineVersion.objects.create(number=3, active=True, **more)
+    assert not offers("declaration:flow:2")
+
+
+def test_a_plan_whose_roll_back_waits_already_is_not_offered_again(db):
+    done = a_plan("alert", state="done", progress=[{"points_moved": 1, "state": "done"}])
+    assert offers(f"plan:{done.pk}")
+    a_plan("alert", undoes=done)
+    assert not offers(f"plan:{done.pk}")
 
 
 def test_the_api_has_the_same(browsers, people, loop, stored_snapshot, control):

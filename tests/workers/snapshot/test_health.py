@@ -192,4 +192,7 @@ def test_whatever_calls_somebody_says_what_to_do_first_and_what_it_means():
     shipped = {rule["condition"] for rule in FIRST_RULES.values()}
     assert {each for each in shipped if not describe_first_step(each)} == set()
     of_a_subject = {"node_lost", "node_toobusy", "node_memory", "queue_wait", "queue_latency", "dead_letters"}
-    assert {each for each in shipped if not CONDITIONS[each].impact} == of_a_subject | {"override_ending"}
+    assert {each for each in shipped if not CONDITIONS[each].impact} == of_a_subject | {
+        "override_ending",
+        "manual_change_open",
+    }

@@ -407,6 +407,25 @@ def override_ending(evidence: Evidence, window_seconds: float) -> Iterator[Readi
         yield Reading({"override": str(row.id), "what": what, **places}, left, said)
 
 
+@register_condition(
+    "Time for which a manual change without an end is past its reminder.",
+    unit="h",
+    label="manual_change",
+    rule=ShippedRule("manual-change-open", "{what} is still changed by hand", 0, 0, keep_seconds=0, severity="notice"),
+    first_step="End the change if its reason no longer applies, or set its end.",
+)
+def manual_change_open(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for change in evidence.plant.hands:
+        if change.remind_at is None or change.since is None or evidence.now < change.remind_at:
+            continue
+        hours = (evidence.now - change.since) / 3_600
+        by = f" by {change.owner}" if change.owner else ""
+        said = f"{change.title}: {change.value}{by} for {hours:.0f} h, without an end; effect now: {change.effect}."
+        kind, _, name = change.of.partition("/")
+        places = {kind: name} if kind in ("loop", "queue", "node", "host") else {}
+        yield Reading({"manual_change": change.key, "what": change.title, **places}, hours, said)
+
+
 def _iterate_failures(
     rows: Sequence[FailureRecord], evidence: Evidence, window: float
 ) -> Iterator[tuple[int, str, str]]:

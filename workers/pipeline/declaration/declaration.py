@@ -34,7 +34,7 @@ shedding, 1; the same for all patterns that emit a type).
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,7 @@ from workers.pipeline.rules.rules import (
     Sample,
     check_expressions,
     check_size,
+    describe_missing_column,
     list_named_columns,
     list_named_criteria,
 )
@@ -182,8 +183,9 @@ def build_application(document: object, folder: Path) -> Application:
     for name, value in criteria.items():
         fields.validate_name(name, f"criteria.{name}", re.compile(r"\A[a-z][a-z0-9_]*\Z"))
         checks.accept_number().validate(value, f"criteria.{name}")
-    check_expressions(rules, [*COLUMNS, *(attribute.name for attribute in attributes)], criteria)
+    columns = check_expressions(rules, [*COLUMNS, *(attribute.name for attribute in attributes)], criteria)
     graph = _build_graph(document)
+    _check_pattern_columns(graph, columns, _locate_patterns(document))
     if "types" in document:
         types = fields.validate_items(document["types"], "types", most=MAX_TYPES)
         known = frozenset(fields.validate_text(event_type, "types") for event_type in types)
@@ -265,6 +267,17 @@ def _build_graph(document: Mapping[str, Any]) -> Graph:
     graph = Graph(tuple(operators))
     _check_weights(graph, _locate_patterns(document))
     return graph
+
+
+def _check_pattern_columns(graph: Graph, columns: Collection[str], places: Mapping[str, str]) -> None:
+    """Raise `BadInput` if a pattern reads a column that events don't have after the rules."""
+    for pattern in graph.patterns:
+        where = places[pattern.name]
+        for symbol, condition in pattern.defines.items():
+            for column in sorted((condition.columns | condition.previous) - set(columns)):
+                raise BadInput(f"{where}.define.{symbol}", describe_missing_column(column, columns))
+        if pattern.key is not None and pattern.key not in columns:
+            raise BadInput(f"{where}.key", describe_missing_column(pattern.key, columns))
 
 
 def _check_weights(graph: Graph, places: Mapping[str, str]) -> None:

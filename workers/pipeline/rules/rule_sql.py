@@ -21,7 +21,16 @@ from workers.pipeline.events.layout import Layout, get_criterion_column
 from workers.pipeline.rules.reference import Reference, Row, parse_subnet
 from workers.pipeline.rules.rule_functions import SUBNET, get_literal_number
 from workers.pipeline.rules.rule_language import TYPES, WrittenRule, list_chain, parse_expression
-from workers.pipeline.rules.rules import REMOVING, Cleanse, Enrich, Filter, Project, Rule, Sample
+from workers.pipeline.rules.rules import (
+    REMOVING,
+    Cleanse,
+    Enrich,
+    Filter,
+    Project,
+    Rule,
+    Sample,
+    describe_missing_column,
+)
 
 DOT = r"\."  # Java splits by this one without compiling a regular expression
 _TYPES: dict[str, types.DataType] = {
@@ -347,9 +356,7 @@ def check_rules(
     for place, rule in enumerate(rules):
         where = f"rules[{place}]"
         if isinstance(rule, Enrich) and rule.using not in events.columns:
-            raise BadInput(
-                f"{where}.enrich.using", f"{rule.using!r} is not a column; the columns are {_join_column_names(events)}"
-            )
+            raise BadInput(f"{where}.enrich.using", describe_missing_column(rule.using, events.columns))
         try:
             events = apply_rule(events, rule, criteria)
         except BadInput as error:

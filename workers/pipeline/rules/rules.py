@@ -11,6 +11,7 @@ value of a criterion. `in_subnet(address, '92.126.10.0/24')` may be used in them
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from common import checks
 from common.errors import BadInput, Forbidden
 from workers.pipeline.rules.reference import ReferenceTable
 from workers.pipeline.rules.rule_language import Cost, WrittenRule, compute_cost, parse_expression
@@ -100,16 +101,17 @@ def check_size(rules: Collection[Rule]) -> None:
         )
 
 
-def check_expressions(rules: Collection[Rule], columns: Collection[str], criteria: Collection[str]) -> None:
-    """Raise `BadInput` that names the rule and the field. columns: columns of the arriving events."""
+def check_expressions(rules: Collection[Rule], columns: Collection[str], criteria: Collection[str]) -> Collection[str]:
+    """Return the columns after the rules. columns: those of the arriving events.
+
+    Raises `BadInput` that names the rule and the field.
+    """
     check_size(rules)
     costs, parts = dict.fromkeys(columns, Cost()), 0
     for place, rule in enumerate(rules):
         where = f"rules[{place}]"
         if isinstance(rule, Enrich) and rule.using not in costs:
-            raise BadInput(
-                f"{where}.enrich.using", f"{rule.using!r} is not a column; the columns are {_join_names(costs)}"
-            )
+            raise BadInput(f"{where}.enrich.using", describe_missing_column(rule.using, costs))
         made: dict[str, Cost] = {}
         for place_in_rule, text, column in iterate_expressions(rule):
             cost = _check_expression(text, f"{where}.{place_in_rule}", rule.name, costs, criteria)
@@ -121,16 +123,18 @@ def check_expressions(rules: Collection[Rule], columns: Collection[str], criteri
         costs |= made | _list_added_columns(rule)
         for column in rule.drop if isinstance(rule, Project) else ():
             costs.pop(column, None)
+    return list(costs)
 
 
 def _check_expression(text: str, where: str, name: str, costs: dict[str, Cost], criteria: Collection[str]) -> Cost:
     try:
         expression = parse_expression(text, where)
         for column in sorted(expression.columns - set(costs)):
-            raise BadInput(where, f"{column[:40]!r} is not a column; the columns are {_join_names(costs)}")
+            raise BadInput(where, describe_missing_column(column, costs))
         for criterion in sorted(expression.criteria - set(criteria)):
             known = ", ".join(sorted(criteria)) or "none"
-            raise BadInput(where, f":{criterion[:40]} is not a declared criterion; the criteria are {known}")
+            hint = checks.suggest(criterion, criteria)
+            raise BadInput(where, f":{criterion[:40]} is not a declared criterion{hint}; the criteria are {known}")
         return compute_cost(expression, costs, where)
     except BadInput as error:
         raise type(error)(where, f"({name}) {error.message}") from None
@@ -140,8 +144,9 @@ def _list_added_columns(rule: Rule) -> dict[str, Cost]:
     return dict.fromkeys(rule.table.columns, Cost()) if isinstance(rule, Enrich) else {}
 
 
-def _join_names(columns: Collection[str]) -> str:
-    return ", ".join(columns)
+def describe_missing_column(name: str, columns: Collection[str]) -> str:
+    """Return that a name is no column, with the one that it resembles."""
+    return f"{name[:40]!r} is not a column{checks.suggest(name, columns)}; the columns are {', '.join(columns)}"
 
 
 def list_named_columns(rules: Collection[Rule]) -> frozenset[str]:

@@ -83,6 +83,22 @@ def test_who_acknowledges_has_it_and_nobody_else_is_notified(operator, alert):
     assert Delivery.objects.filter(kind="firing").count() == 1
 
 
+@pytest.mark.parametrize(("action", "posted"), [("acknowledge", {}), ("snooze", {"minutes": "15"})])
+def test_its_undo_opens_the_alert_again_and_restarts_the_escalation(action, posted, operator, alert):
+    look(5)
+    answer = fetch(operator, f"/alerts/{alert.pk}/{action}", posted).json()
+    assert fetch(operator, answer["undo"]["url"]).status_code == 200
+    alert.refresh_from_db()
+    assert (alert.state, alert.acknowledged_by, alert.acknowledged_until) == ("firing", None, None)
+    assert (alert.snoozed_by, alert.snoozed_until) == (None, None)
+    assert audited()[-1] == ("operator", "alert.withdraw", f"alert {alert.pk}")
+    look(6)
+    alert.refresh_from_db()
+    assert alert.round == 2 and Delivery.objects.filter(kind="firing").count() == 2
+    refused = fetch(operator, answer["undo"]["url"])
+    assert refused.status_code == 422 and "neither acknowledged nor snoozed" in refused.content.decode()
+
+
 def test_an_acknowledgement_that_runs_out_calls_again(operator, alert):
     fetch(operator, f"/alerts/{alert.pk}/acknowledge")
     Alert.objects.filter(pk=alert.pk).update(acknowledged_until=timezone.now() - timedelta(seconds=1))

@@ -94,6 +94,22 @@ def test_nobody_is_warned_of_the_end_of_a_short_override(looks):
     assert the_alert().state == "firing"
 
 
+def test_a_manual_change_without_an_end_is_reminded_of_until_it_gets_one(looks):
+    shipped("manual-change-open")
+    change = {
+        "key": "node/n4/drained", "kind": "drain", "of": "node/n4", "title": "Node n4", "value": "drained",
+        "owner": "mika", "effect": "n1 serves its load", "since": looks.now - 8 * 3_600, "remind_at": looks.now + 5,
+    }  # fmt: skip
+    looks.snapshot = plant(hands=[change])
+    looks.look()
+    assert not Alert.objects.exists()
+    looks.pass_seconds(10)
+    assert the_alert().sentence == ("Node n4: drained by mika for 8 h, without an end; effect now: n1 serves its load.")
+    looks.snapshot = plant(hands=[{**change, "until": looks.now + 60, "remind_at": None}])
+    looks.look()
+    assert the_alert().state == "resolved"
+
+
 def test_an_override_that_ends_soon_is_said(looks):
     rule(
         "override-ending", condition="override_ending", title="Ends", threshold=120, clear_threshold=120, keep_seconds=0

@@ -122,6 +122,30 @@ LEVELS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "field", "hint"),
+    [
+        (["rules", 0, "discard"], "valu > 1", "rules[0].discard", "(did you mean value?)"),
+        (["patterns", 0, "define"], {"A": "valu > 1"}, "patterns[0].define.A", "(did you mean value?)"),
+        (["patterns", 0, "define"], {"A": "prev(valu) > 1"}, "patterns[0].define.A", "(did you mean value?)"),
+        (["patterns", 0, "define"], {"A": "temperature > 1"}, "patterns[0].define.A", "'temperature' is not a column;"),
+        (["patterns", 0, "key"], "sorce", "patterns[0].key", "(did you mean source?)"),
+        (["rules", 0], {"name": "one", "project": {"drop": ["source"]}}, "patterns[0].key", "'source' is not a column"),
+    ],
+)
+def test_a_misspelled_name_is_refused_before_spark_with_the_name_that_was_meant(path, value, field, hint, tmp_path):
+    with pytest.raises(BadInput) as error:
+        build_application(changed(path, value), tmp_path)
+    assert error.value.field == field and hint in error.value.message
+
+
+def test_declared_attributes_and_computed_columns_are_names_too(tmp_path):
+    document = changed(["patterns", 0, "define"], {"A": "temperature > 1 and heat > 2"})
+    document["attributes"] = {"temperature": "number"}
+    document["rules"] = [{"name": "one", "project": {"compute": {"heat": "temperature * 2"}}}]
+    assert build_application(document, tmp_path).graph.columns >= {"temperature", "heat"}
+
+
 def test_operators_read_what_patterns_emit_and_edges_follow(tmp_path):
     document = {key: value for key, value in GOOD.items() if key != "patterns"} | LEVELS
     application = build_application(document, tmp_path)
