@@ -19,6 +19,7 @@ from console.actions.queues.definitions import find_version_before
 from console.connections import supervisor
 from console.connections.supervisor import NoSupervisor, ProcessRow
 from console.display.states import find_subject_page
+from console.incidents.prediction import PredictedRow, predict_pause
 from controllers.concurrency.law import LAW as CONCURRENCY
 from queues.models import Queue
 from queues.pausing import CONSUMPTION, INTAKE
@@ -57,7 +58,8 @@ class QuickAction:
     """A button, and the form that it opens.
 
     may: the permission that it needs; fields: of its form; effect: what it changes, in sentences; ends: the ends that
-    its form offers; reason: suggested; a link opens a page instead; subject: "kind/name".
+    its form offers; reason: suggested; predicted: figures now and in a minute; a link opens a page instead; subject:
+    "kind/name".
     """
 
     words: str
@@ -71,6 +73,7 @@ class QuickAction:
     subject: str = ""
     value: str = ""
     reason: str = ""
+    predicted: Sequence[PredictedRow] = ()
 
     @property
     def key(self) -> str:
@@ -92,14 +95,20 @@ class RelatedPage:
     may: str = "plant.view"
 
 
-def build_quick_action(suggested: SuggestedAction, snapshot: Snapshot, reason: str = "") -> QuickAction | None:
-    """Return the button of a suggested action; None if it is done already, or its subject is gone."""
+def build_quick_action(
+    suggested: SuggestedAction, snapshot: Snapshot, reason: str = "", affected: Sequence[str] = ()
+) -> QuickAction | None:
+    """Return the button of a suggested action; None if it is done already, or its subject is gone.
+
+    affected: the subjects for which the effect is predicted.
+    """
     kind, _, name = suggested.subject.partition("/")
     if suggested.action not in BUILDERS:
         return None
     parts = BUILDERS[suggested.action](kind, name, suggested.value, snapshot)
     if parts is None:
         return None
+    queues = [subject.removeprefix("queue/") for subject in affected if subject.startswith("queue/")]
     return QuickAction(
         words=suggested.words,
         url=parts.url,
@@ -111,13 +120,14 @@ def build_quick_action(suggested: SuggestedAction, snapshot: Snapshot, reason: s
         subject=suggested.subject,
         value=suggested.value,
         reason=reason,
+        predicted=predict_pause(name, suggested.value, queues, snapshot) if suggested.action == "queue.pause" else (),
     )
 
 
 def list_finding_actions(finding: SubjectFinding, snapshot: Snapshot, actor: Actor) -> list[QuickAction]:
     """Return the buttons of a finding that the actor may use, the best first."""
     reason = suggest_reason(finding.incident, finding.sentence)
-    return _build_all(finding.actions, snapshot, actor, reason)
+    return _build_all(finding.actions, snapshot, actor, reason, finding.affected)
 
 
 def list_quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot, actor: Actor) -> list[QuickAction]:
@@ -132,7 +142,7 @@ def list_quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot, acto
     reason = suggest_reason(incident, finding.sentence if finding else alert.title)
     processes = [_suggest_restart(row) for row in _list_processes_behind(alert)]
     suggested = [*(finding.actions if finding else ()), *processes]
-    made = _build_all(suggested, snapshot, actor, reason)
+    made = _build_all(suggested, snapshot, actor, reason, finding.affected if finding else ())
     return made or _build_all(_suggest_for_condition(alert, loop, snapshot), snapshot, actor, reason)
 
 
@@ -149,9 +159,9 @@ def suggest_reason(incident: int | None, sentence: str) -> str:
 
 
 def _build_all(
-    suggested: Iterable[SuggestedAction], snapshot: Snapshot, actor: Actor, reason: str
+    suggested: Iterable[SuggestedAction], snapshot: Snapshot, actor: Actor, reason: str, affected: Sequence[str] = ()
 ) -> list[QuickAction]:
-    made = (build_quick_action(action, snapshot, reason) for action in suggested)
+    made = (build_quick_action(action, snapshot, reason, affected) for action in suggested)
     usable = {(action.url, *action.fields.items()): action for action in made if action and actor.may(action.may)}
     return list(usable.values())
 

@@ -254,6 +254,7 @@ interface Colours {
   surface: string;
   raised: string;
   toobusy: string;
+  busy: string;
   accent: string;
   expected: string;
   band: string;
@@ -350,7 +351,7 @@ interface OverrideBar {
   from: string;
   to: string | Date;
   label: string;
-  isAlert: boolean;
+  severity: string; // of an alert; empty for an override
 }
 
 // Maps of boxes and bands.

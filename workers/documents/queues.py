@@ -98,8 +98,10 @@ class QueueStatus(StoredDocument, frozen=True, kw_only=True):
     ] = None
     dead_letters: Annotated[int | None, describe_metric("Dead letter events")] = None
     retry_blocks: Annotated[int | None, describe("Failed blocks waiting for a retry", metric="gauge")] = None
-    workers_at_once: Annotated[float | None, describe("Mean number of workers.")] = None
-    service_seconds: Annotated[Seconds | None, describe("Processing time of one event by one worker, s.")] = None
+    workers_at_once: Annotated[float | None, describe("Mean number of workers.", recorded=True)] = None
+    service_seconds: Annotated[
+        Seconds | None, describe("Processing time of one event by one worker, s.", recorded=True)
+    ] = None
     usual_service_seconds: Annotated[
         Seconds | None, describe("Usual processing time of one event, before the present one if it became longer, s.")
     ] = None

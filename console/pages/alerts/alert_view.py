@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import QuerySet
+from django.conf import settings
 from django.urls import reverse
 from django.utils import timezone
 
 from console.accounts.access import Actor
 from console.actions.alerts import may_quiet
+from console.incidents.affected import AffectedQueue
 from console.incidents.change_rows import ShownChange, build_change_rows
 from console.incidents.changes import is_incident, load_changes
 from console.incidents.differences import MAX_READ
@@ -24,6 +25,7 @@ from console.incidents.quick_actions import (
     iterate_related_pages,
     list_quick_actions,
 )
+from console.incidents.summary import IncidentSummary, build_incident_summary
 from workers.alerts import review
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.delivery.notification import Notification, load_notification
@@ -39,6 +41,7 @@ from workers.models import Loop
 
 MAX_EVENTS, MAX_CHANGES = 60, 5
 MAX_ALIKE, MAX_FOLDED = 4, 200
+MAX_CHARTED = 4  # lines on one axis
 LABELS = re.compile("_(seconds|per_second|bytes)$")  # the title shows the unit
 # The chart covers an hour. The time before the alert matters more than the time after it.
 BEFORE, AFTER, LEAD, MAX_SPAN = (timedelta(minutes=minutes) for minutes in (45, 15, 10, 24 * 60))
@@ -65,6 +68,7 @@ class ListedAlert:
 
     alert: Alert
     suppression: str | None
+    cause: str = ""  # its headline, if it is the finding of the plant
     explained: list["ListedAlert"] = field(default_factory=list)
     more: list["ListedAlert"] = field(default_factory=list)
     more_count: int = 0  # `more` are the first of them
@@ -88,6 +92,7 @@ class AlertDetails:
 
     id: int
     row: Alert
+    incident: IncidentSummary
     is_open: bool
     may_quiet: bool  # whether the user may acknowledge and snooze it, if the role may do so at all
     suppression: str | None
@@ -104,21 +109,31 @@ class AlertDetails:
     more_changes: list[ShownChange]
     can_undo: bool  # one of them
     quick_actions: list[QuickAction]  # actions that the user may take
-    quick_minutes: int  # duration of a hold or pause that they start
+    quick_minutes: int  # duration of a hold that an undo starts
     related_pages: list[RelatedPage]
     events: list[AlertEvent]
     reported: list[ReportedAlert]  # by Alertmanagers of others, in the time of the alert
-    explained: QuerySet[Alert]
     flaps: bool
     links: dict[str, str]
     runbook: str
     next_step: str  # whom escalating would notify; "" when no step is left
     notification: Notification
 
+    @property
+    def containing(self) -> list[QuickAction]:
+        """Return the actions that contain the impact."""
+        return [action for action in self.quick_actions if not action.fixes]
 
-def sort_alerts(alerts: Sequence[Alert]) -> list[ListedAlert]:
+    @property
+    def fixing(self) -> list[QuickAction]:
+        """Return the actions that end the cause."""
+        return [action for action in self.quick_actions if action.fixes]
+
+
+def sort_alerts(alerts: Sequence[Alert], snapshot: Snapshot) -> list[ListedAlert]:
     """Sort alerts: those that notify first, then by severity, then the oldest first."""
-    rows = {alert.pk: ListedAlert(alert, find_suppression(alert)[0]) for alert in alerts}
+    causes = {finding.incident: finding.sentence for finding in snapshot.health.findings}
+    rows = {alert.pk: ListedAlert(alert, find_suppression(alert)[0], causes.get(alert.pk, "")) for alert in alerts}
     top: list[ListedAlert] = []
     for alert in alerts:
         cause = rows.get(alert.under_id or 0)
@@ -148,6 +163,7 @@ def build_alert_details(alert: Alert, snapshot: Snapshot, actor: Actor) -> Alert
     """Return everything about one alert, as this person may act on it."""
     condition = CONDITIONS.get(alert.condition)
     loop = find_loop(alert)
+    summary = build_incident_summary(alert, snapshot, settings.WEIR_DATA)
     events = alert.events.select_related("by").order_by("-at", "-pk")[:MAX_EVENTS]
     changes = build_change_rows(load_changes(alert), actor) if is_incident(alert) else []
     first_steps = ""
@@ -159,13 +175,14 @@ def build_alert_details(alert: Alert, snapshot: Snapshot, actor: Actor) -> Alert
     return AlertDetails(
         id=alert.pk,
         row=alert,
+        incident=summary,
         is_open=alert.resolved_at is None,
         may_quiet=may_quiet(actor, alert),
         suppression=find_suppression(alert)[0],
         situation=open_alerts.describe_situation(alert),
         unit=condition.unit if condition else "",
         above=condition.above if condition else True,
-        chart=_build_chart(alert),
+        chart=_build_chart(alert, summary),
         about=_list_steering_loops(alert, loop),
         impact=impact.read_recorded_impact(alert),
         response=review.build_alert_response(alert),
@@ -181,7 +198,6 @@ def build_alert_details(alert: Alert, snapshot: Snapshot, actor: Actor) -> Alert
         ],
         events=list(events),
         reported=reported.list_concurrent_reports(alert, *review.find_response_range(alert), timezone.now()),
-        explained=alert.explained.filter(resolved_at__isnull=True).select_related("incident").order_by("-fired_at"),
         flaps=alert.came_back >= automaton.FLAPS,
         links=_build_links(alert),
         runbook=rules.get_help_path(alert.rule) if alert.rule else "",
@@ -198,11 +214,27 @@ def _list_steering_loops(alert: Alert, loop: Loop | None) -> str | None:
     return "" if label is None else urlencode({label: alert.labels[label]})
 
 
-def _build_chart(alert: Alert) -> AlertChart | None:
+def _build_queue_lanes(queues: Sequence[AffectedQueue]) -> list[ChartLane]:
+    """Return the lanes of an incident of queues: their handler times, their oldest events, and who holds the slots."""
+    names = [queue.name for queue in queues[:MAX_CHARTED]]
+
+    def list_series(metric: str) -> list[ChartSeries]:
+        return [ChartSeries(f"queues.{name}.{metric}", name, "entity") for name in names]
+
+    limit = ChartSeries("limit", "limit", "limit", queues[0].limit_seconds, "above")
+    slots = ChartSeries("totals.worker_slots", "slots", "limit")
+    return [
+        ChartLane("Handler time per event, s", list_series("service_seconds")),
+        ChartLane("Oldest event, s", [*list_series("wait_seconds"), limit]),
+        ChartLane("Worker slots in use", [*list_series("workers_at_once"), slots], stacked=True),
+    ]
+
+
+def _build_chart(alert: Alert, incident: IncidentSummary) -> AlertChart | None:
     """Build the chart. An open alert's chart is live; a resolved alert's chart shows its hour."""
     condition = CONDITIONS.get(alert.condition)
     names = condition.list_series(alert.labels) if condition else []
-    if condition is None or not names:
+    if condition is None or not (names or incident.affected):
         return None
 
     def build_lane(title: str, names: list[str], scale: float = 1.0, threshold: float | None = None) -> ChartLane:
@@ -219,7 +251,9 @@ def _build_chart(alert: Alert) -> AlertChart | None:
         return ChartLane(title or TITLES[keys[0][1]], series, scale)
 
     # The measured value with its threshold, or the values that it is calculated from.
-    if condition.scale is not None:
+    if incident.affected:
+        lanes = _build_queue_lanes(incident.affected)
+    elif condition.scale is not None:
         title = f"{condition.help.rstrip('.')}, {condition.unit}"
         threshold = alert.threshold / condition.scale if condition.scale else None
         lanes = [build_lane(title, names, condition.scale or 1.0, threshold)]
@@ -227,7 +261,7 @@ def _build_chart(alert: Alert) -> AlertChart | None:
         lanes = [build_lane("", names)]
     for label, path in BESIDE.items():
         name = path.format(**{label: alert.labels.get(label, "")})
-        if label in alert.labels and name not in names:
+        if not incident.affected and label in alert.labels and name not in names:
             lanes.append(build_lane("", [name]))
             break
     now = timezone.now()

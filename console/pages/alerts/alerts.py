@@ -28,47 +28,53 @@ UNWATCHED = timedelta(seconds=ALERTER_SECONDS)
 
 @dataclass(frozen=True, kw_only=True)
 class AlertsPage(FormPage):
-    """All alerts, and everything about one: the alert of the address, or else the first open one.
-
-    Phones leave the latter out (`chosen` is false).
-    """
+    """Open incidents, and those that are over."""
 
     TEMPLATE, NAME = "alerts/alerts.html", "alerts"
 
     incidents: list[ListedAlert]  # the most severe first, with the alerts that they explain below them
     page_obj: Page[Alert]  # resolved alerts
     query: str = ""
-    alert: AlertDetails | None
-    chosen: bool
     looked_at: datetime | None  # time of the alerter's last check
     unwatched: bool
     unanswered: bool  # the control server, which the alerter needs, is unreachable
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlertPage(FormPage):
+    """An alert with its incident."""
+
+    TEMPLATE, NAME = "alerts/alert.html", "alerts"
+
+    alert: AlertDetails
     act: str  # what a link in a message requests, and the page focuses: acknowledge, now, or ""
 
 
 @declare_page("plant.view")
-def alerts_page(request: HttpRequest, alert_id: int | None = None) -> HttpResponse:
-    """Show the list with the alert of the address, or else with the first open alert."""
-    fired = Alert.objects.filter(fired_at__isnull=False)
-    chosen = None if alert_id is None else get_object_or_404(fired, pk=alert_id)
+def alerts_page(request: HttpRequest) -> HttpResponse:
+    """Show the list of incidents."""
+    snapshot = get_snapshot(request)
     rows = Alert.objects.select_related("rule", "silence__owner", "acknowledged_by", "snoozed_by", "under", "incident")
-    standing = sort_alerts(list(rows.filter(state__in=OPEN)))
-    over = rows.filter(state=Alert.State.RESOLVED).order_by("-resolved_at", "-pk")
-    page_obj = Paginator(over, PER_PAGE).get_page(request.GET.get("page"))
-    shown = chosen or (standing[0].alert if standing else None)
+    over = rows.filter(state=Alert.State.RESOLVED, under=None).order_by("-resolved_at", "-pk")
     watch = AlertWatch.objects.exclude(looked_at=None).first()
     looked_at = watch.looked_at if watch else None
     page = AlertsPage(
-        incidents=standing,
-        page_obj=page_obj,
-        alert=build_alert_details(shown, get_snapshot(request), actor_of(request)) if shown else None,
-        chosen=chosen is not None,
+        incidents=sort_alerts(list(rows.filter(state__in=OPEN)), snapshot),
+        page_obj=Paginator(over, PER_PAGE).get_page(request.GET.get("page")),
         looked_at=looked_at,
         unwatched=looked_at is None or timezone.now() - looked_at > UNWATCHED,
         unanswered=absence_of(request) == Absence.UNANSWERED,
-        act=request.GET.get("act", ""),
     )
-    return render_page(request, page, get_view_name(shown))
+    return render_page(request, page, "frame")
+
+
+@declare_page("plant.view")
+def alert_page(request: HttpRequest, alert_id: int) -> HttpResponse:
+    """Show an alert with its incident."""
+    fired = Alert.objects.filter(fired_at__isnull=False).select_related("under", "incident", "rule")
+    alert = get_object_or_404(fired, pk=alert_id)
+    details = build_alert_details(alert, get_snapshot(request), actor_of(request))
+    return render_page(request, AlertPage(alert=details, act=request.GET.get("act", "")), get_view_name(alert))
 
 
 def get_view_name(alert: Alert | None) -> str:
@@ -89,7 +95,7 @@ def _offer_withdrawal(alert_id: int) -> UndoOffer:
     return {"url": reverse("alert-withdraw", args=[alert_id]), "fields": {}}
 
 
-@declare_action("alert.acknowledge", alerts_page)
+@declare_action("alert.acknowledge", alert_page)
 def acknowledge(request: HttpRequest, alert_id: int) -> ActionResult:
     """Acknowledge an alert. Posted: note (optional)."""
     text, now = request.POST.get("note", ""), timezone.now()
@@ -102,7 +108,7 @@ def acknowledge(request: HttpRequest, alert_id: int) -> ActionResult:
     )
 
 
-@declare_action("alert.snooze", alerts_page)
+@declare_action("alert.snooze", alert_page)
 def snooze(request: HttpRequest, alert_id: int) -> ActionResult:
     """Snooze an alert. Posted: minutes."""
     minutes, now = parse_minutes(request.POST), timezone.now()
@@ -114,14 +120,14 @@ def snooze(request: HttpRequest, alert_id: int) -> ActionResult:
     )
 
 
-@declare_action("alert.acknowledge", alerts_page)
+@declare_action("alert.acknowledge", alert_page)
 def withdraw(request: HttpRequest, alert_id: int) -> ActionResult:
     """End an acknowledgment or a snooze. Nothing is posted."""
     alerting.withdraw(actor_of(request), alert_id, now=timezone.now())
     return _redirect_with_message(alert_id, "The alert is open again, and its escalation restarts.")
 
 
-@declare_action("alert.escalate", alerts_page)
+@declare_action("alert.escalate", alert_page)
 def escalate(request: HttpRequest, alert_id: int) -> ActionResult:
     """Notify the next step now. Posted: note (optional), step (the number that the button shows)."""
     text, shown = request.POST.get("note", ""), parsing.parse_digits(request.POST.get("step", ""))
@@ -130,7 +136,7 @@ def escalate(request: HttpRequest, alert_id: int) -> ActionResult:
     return _redirect_with_message(alert_id, f"{join_names(step['receivers'])} will be notified within seconds.")
 
 
-@declare_action("alert.note", alerts_page)
+@declare_action("alert.note", alert_page)
 def note(request: HttpRequest, alert_id: int) -> ActionResult:
     """Add a note to an alert. Posted: note."""
     alerting.note(actor_of(request), alert_id, text=request.POST.get("note", ""), now=timezone.now())

@@ -4,7 +4,7 @@ import { VERDICT_WORDS } from "../values/rules.js";
 import { NARROW, plain } from "./plot.js";
 
 export const TRIANGLE_LANE = 26, BAR_LANE = 24, NEAR_PIXELS = 8;
-const MAX_BARS = 3, CHARACTER_WIDTH = 6.5, LABEL_GAP = 8;
+const MAX_BARS = 6, CHARACTER_WIDTH = 6.5, LABEL_GAP = 8;
 /** @type {Record<string, string>} */
 const VERDICT_SYMBOLS = { effective: "triangle-up", harmful: "triangle-up", ineffective: "triangle-up-open", checking: "triangle-up-open-dot", "no action": "line-ew-open" };
 /** @type {Map<string, Promise<Mark[]>>} the requested marks by time range, which all charts of a page share */
@@ -74,7 +74,7 @@ export function decisionAt(signs, at, secondsPerPixel) {
 /** Return the bars that the page declares: overrides, and the time in which an alert fired.
  * @param {number} now @returns {OverrideBar[]} */
 export const listBars = (now) => [...document.querySelectorAll("[data-override], [data-bar]")]
-  .map(({ dataset }) => ({ from: dataset.from ?? "", to: dataset.to || new Date(now * 1000), label: dataset.bar ?? `Override: ${dataset.label}`, isAlert: "bar" in dataset }))
+  .map(({ dataset }) => ({ from: dataset.from ?? "", to: dataset.to || new Date(now * 1000), label: dataset.bar ?? `Override: ${dataset.label}`, severity: dataset.severity ?? "" }))
   .slice(0, MAX_BARS);
 
 /** @param {OverrideBar} bar @param {number} row @param {Colours} colours @param {PlotLayout} layout
@@ -84,10 +84,10 @@ export function drawBar(bar, row, colours, layout, plotted) {
   const [from, to] = layout.xaxis.range.map(Number);
   const left = Math.max(Number(new Date(bar.from)), from), right = Math.min(Number(new Date(bar.to)), to);
   if (right <= left) return;
-  const edge = bar.isAlert ? colours.toobusy : colours.text;
-  layout.shapes.push({ type: "rect", xref: "x", yref: "paper", x0: new Date(left), x1: new Date(right), y0: low, y1: high, line: { color: edge, width: 1 }, fillcolor: colours.surface });
-  // A bar that is too short for its label has it on its left.
-  const fits = (right - left) / (to - from) * plotted.width > bar.label.length * CHARACTER_WIDTH + 12;
+  const isAlert = bar.severity !== "", edge = isAlert ? colours[bar.severity === "critical" ? "toobusy" : "busy"] : colours.text;
+  layout.shapes.push({ type: "rect", xref: "x", yref: "paper", x0: new Date(left), x1: new Date(right), y0: low, y1: high, line: { color: edge, width: 1 }, fillcolor: isAlert ? edge : colours.surface });
+  // The bar of an alert is filled. A bar that is too short for its label has it on its left, too.
+  const fits = !isAlert && (right - left) / (to - from) * plotted.width > bar.label.length * CHARACTER_WIDTH + 12;
   if (!fits && plotted.width < NARROW) return; // no room on its left either
-  layout.annotations.push({ text: plain(bar.label), x: new Date(fits ? right : left), xref: "x", xshift: -4, y: (low + high) / 2, yref: "paper", xanchor: "right", yanchor: "middle", showarrow: false, font: { size: 12, color: edge } });
+  layout.annotations.push({ text: plain(bar.label), x: new Date(fits ? right : left), xref: "x", xshift: -4, y: (low + high) / 2, yref: "paper", xanchor: "right", yanchor: "middle", showarrow: false, font: { size: 12, color: colours.text } });
 }

@@ -6,7 +6,7 @@ const LEFT = 56, NARROW_LEFT = 44, LABEL_HEIGHT = 15, CHARACTER_WIDTH = 6.6, MIN
 const STEPS = [1, 2, 3, 4, 5, 10], INTERVALS = 4;
 export const MAX_SERIES = 4;
 
-const COLOURS = ["text", "muted", "line", "surface", "raised", "toobusy", "accent", "expected", "band"];
+const COLOURS = ["text", "muted", "line", "surface", "raised", "toobusy", "busy", "accent", "expected", "band"];
 const SERIES = Array.from({ length: MAX_SERIES }, (_, place) => `series-${place + 1}`);
 
 // A registered token resolves to its color in the current theme, not to light-dark(…).
@@ -16,8 +16,8 @@ for (const name of [...COLOURS, ...SERIES]) CSS.registerProperty({ name: `--${na
 export function tokens() {
   const style = getComputedStyle(document.documentElement);
   const of = (/** @type {string} */ name) => style.getPropertyValue(`--${name}`).trim();
-  const [text, muted, line, surface, raised, toobusy, accent, expected, band] = COLOURS.map(of);
-  return { text, muted, line, surface, raised, toobusy, accent, expected, band, series: SERIES.map(of) };
+  const [text, muted, line, surface, raised, toobusy, busy, accent, expected, band] = COLOURS.map(of);
+  return { text, muted, line, surface, raised, toobusy, busy, accent, expected, band, series: SERIES.map(of) };
 }
 
 /** Return a color of a token, "rgb(…)", with an opacity.

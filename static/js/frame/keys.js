@@ -10,6 +10,11 @@ export function start() {
     for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
     const folded = event.target.closest("[data-fold]")?.closest("details");
     if (folded) fold(folded);
+    const unfolded = document.getElementById(event.target.closest("[data-unfold]")?.dataset.unfold ?? "");
+    if (unfolded instanceof HTMLDetailsElement) {
+      event.preventDefault();
+      unfolded.open = true;
+    }
   });
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;

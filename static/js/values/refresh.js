@@ -46,6 +46,7 @@ const SIGNATURES = {
     + Object.values(snapshot.nodes).map((node) => [node.state === "OFFLINE", node.drained, node.cordoned]).join(),
   alerts: (snapshot) => alertSignature(snapshot),
   alert: (snapshot, id) => alertSignature(snapshot, Number(id)),
+  incident: (snapshot, id) => alertSignature(snapshot, Number(id)) + findingSignature(snapshot, Number(id)),
   tried: (snapshot, id) => alertSignature(snapshot, Number(id)) + acted(snapshot).join(),
   receivers: (snapshot) => String(Math.floor(snapshot.at / RECEIVERS_SECONDS)),
   overrides_and_alerts: (snapshot) => overrideSignature(snapshot) + handSignature(snapshot) + alertSignature(snapshot),
@@ -79,6 +80,12 @@ function handSignature(snapshot) {
 function alertSignature(snapshot, id = null) {
   return (snapshot.alerts ?? []).filter((alert) => id === null || alert.id === id || alert.under === id)
     .map((alert) => [alert.id, alert.severity, alert.state, alert.quiet, alert.quiet_until, alert.under, alert.round, alert.step].join(" ")).join();
+}
+
+/** Return what a finding offers and whom it affects; its sentences are live values. @param {LiveSnapshot} snapshot @param {number} id */
+function findingSignature(snapshot, id) {
+  const finding = (snapshot.health.findings ?? []).find(({ incident }) => incident === id);
+  return finding ? JSON.stringify([finding.affected, finding.actions]) : "";
 }
 
 export function start() {

@@ -151,12 +151,16 @@ class ChartSeries:
 
 @dataclass(frozen=True)
 class ChartLane:
-    """Lines on one axis. title: name and unit; scale: factor of the values; whole: they are whole numbers."""
+    """Lines on one axis.
+
+    title: name and unit; scale: factor of the values; whole: they are whole numbers; stacked: areas on each other.
+    """
 
     title: str
     series: Sequence[ChartSeries]
     scale: float = 1.0
     whole: bool = False
+    stacked: bool = False
 
 
 @dataclass(frozen=True)

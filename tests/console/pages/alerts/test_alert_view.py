@@ -26,10 +26,12 @@ AWAY = "redis://127.0.0.1:1/0"
 
 
 def test_an_open_alert_stands_on_its_page_with_what_it_means(operator, alert):
-    page = operator.get("/alerts/").content.decode()
+    assert "Node n1 is lost" in operator.get("/alerts/").content.decode()
+    shown = operator.get(f"/alerts/{alert.pk}/")
+    page = shown.content.decode()
     assert "Node n1 is lost" in page and "has not reported for 14 s" in page
     assert "The node has 1,000 points" in page and "Acknowledge" in page
-    assert operator.get(f"/alerts/{alert.pk}/").context["alert"].id == alert.pk
+    assert shown.context["alert"].id == alert.pk
     assert operator.get("/alerts/999/").status_code == 404
 
 
