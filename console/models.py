@@ -277,3 +277,43 @@ class AssistantProposal(models.Model):
 
     def __str__(self) -> str:
         return f"proposal {self.pk} ({self.act}) {self.state}"
+
+
+class Drill(models.Model):
+    """A practice incident: waiting, running, or over (`console.drills`).
+
+    `subjects`: {"queue", "node"} that it is about; `faults`: of each fault that was started and not ended, by its place
+    in the scenario, what ends it. Times after the alert follow from the instants.
+    """
+
+    class Ending(models.TextChoices):
+        RECOVERED = "recovered"
+        TIME_OVER = "time over"
+        STOPPED = "stopped"
+        INTERRUPTED = "interrupted"  # the plant was stopped, or the drill's process was killed
+        FAILED = "failed"  # its fault could not be started
+
+    scenario = models.CharField(max_length=40)
+    subjects: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
+    starter = models.CharField(max_length=200)  # user name of the person who started or scheduled it
+    person = models.CharField(max_length=200, default="", blank=True)  # who responds; "": nobody yet
+    is_surprise = models.BooleanField(default=False)
+    created_at = models.DateTimeField(default=timezone.now)
+    window_end = models.DateTimeField(null=True, default=None)  # of a surprise drill
+    due_at = models.DateTimeField(db_index=True)
+    started_at = models.DateTimeField(null=True, default=None)  # of the first fault
+    ends_at = models.DateTimeField(null=True, default=None)  # at the latest
+    stop_requested_at = models.DateTimeField(null=True, default=None)
+    ended_at = models.DateTimeField(null=True, default=None, db_index=True)
+    ending = models.CharField(max_length=20, choices=Ending.choices, default="", blank=True)
+    note = models.TextField(default="", blank=True)
+    faults: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
+    alerted_at = models.DateTimeField(null=True, default=None)
+    noticed_at = models.DateTimeField(null=True, default=None)
+    action_seconds = models.FloatField(null=True, default=None)  # after the alert
+    recovered_at = models.DateTimeField(null=True, default=None)
+    points: "models.JSONField[Any, Any]" = models.JSONField(default=dict)  # by part
+    score = models.PositiveSmallIntegerField(null=True, default=None)
+
+    def __str__(self) -> str:
+        return f"drill {self.pk} {self.scenario}"

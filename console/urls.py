@@ -14,7 +14,7 @@ from console.pages.pipeline import pipeline, pipeline_declaration
 from console.pages.plant import assistant_proposals, attach, plans, plant, plants, processes
 from console.pages.queues import dead_letters, queue_definitions, queues
 from console.pages.records import costs, differences, ledger, shared_link, timeline
-from console.pages.work import figures, lab, tasks
+from console.pages.work import drills, figures, lab, tasks
 
 handler403 = "console.pages.frame.page.forbidden"
 handler500 = "console.web.problem.answer_failure"
@@ -152,6 +152,10 @@ urlpatterns = [
     path("timeline/document.html", timeline.document, name="timeline-document"),
     path("filters/save", filtered_list.save, name="filter-save"),
     path("filters/remove", filtered_list.remove, name="filter-remove"),
+    path("drills/start", drills.start, name="drill-start"),
+    path("drills/schedule", drills.schedule, name="drill-schedule"),
+    path("drills/<int:drill_id>/", drills.drill_page, name="drill"),
+    path("drills/<int:drill_id>/stop", drills.stop, name="drill-stop"),
     path("costs/", costs.page, name="costs"),
     path("differences/", differences.differences_page, name="differences"),
     path("differences/count", differences.count, name="differences-count"),

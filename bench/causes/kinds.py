@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from bench.causes.producers import HOT_KEY
 from bench.causes.shop import ALL, APPLICATION, NONE, QUEUES, SERVICE, Shop
+from queues.publishing.streams import HOT_KEY
 
 WILD_PER_SECOND, SLOW_SECONDS = 3_000.0, 0.08
 NODES = ("n1", "n2", "n3")

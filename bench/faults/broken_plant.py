@@ -18,6 +18,7 @@ import redis
 
 from bench.faults.preloaded import CLOCK, DISK, Preloaded, write_number
 from bench.plant.running_plant import RunningPlant
+from console.connections.processes import list_family
 from console.connections.supervisor import open_supervisor
 from console.embedded.local import EmbeddedServers
 
@@ -120,11 +121,7 @@ class BrokenPlant(RunningPlant):
 
     def family(self, name: str) -> list[psutil.Process]:
         """It, and all that it has started, but for what has ended meanwhile."""
-        try:
-            process = self.find_process(name)
-            return [process, *process.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
+        return list_family(self.rows()[name]["pid"])
 
     def server(self, name: str) -> redis.Redis:
         """A connection to a server of the plant, that fails fast."""

@@ -6,7 +6,7 @@ import resource
 import signal
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from random import Random
@@ -17,6 +17,7 @@ import psutil
 
 from bench.faults.broken_plant import SERVERS, BrokenPlant
 from bench.faults.load import QUEUE
+from console.connections.processes import send_signal
 from queues.segments.gauge import read_gauges
 
 # From the end of the fault until all is whole again, on a calm machine [s].
@@ -83,20 +84,14 @@ def freeze(process: str) -> Kind:
     @contextmanager
     def strike(plant: BrokenPlant, chance: Random) -> Iterator[None]:
         family = plant.family(process)
-        _signal(family, signal.SIGSTOP)
+        send_signal(family, signal.SIGSTOP)
         try:
             time.sleep(chance.uniform(SHORT_SECONDS, LONG_SECONDS))
             yield
         finally:
-            _signal(family, signal.SIGCONT)
+            send_signal(family, signal.SIGCONT)
 
     return Kind(f"freeze {process}", strike, _limit(process))
-
-
-def _signal(family: Sequence[psutil.Process], what: signal.Signals) -> None:
-    for process in family:
-        with suppress(psutil.NoSuchProcess):
-            process.send_signal(what)
 
 
 def lock(database: str) -> Kind:
@@ -180,7 +175,7 @@ def _kill_in_effect(plant: BrokenPlant, chance: Random) -> Iterator[None]:
     with ExitStack() as stack:
         nodes = [stack.enter_context(plant.server(name)) for name in SERVERS if name != "control"]
         _soon(lambda: any(read_gauges(node, [QUEUE])[QUEUE]["pending_blocks"] for node in nodes), "a claim")
-    _signal(children, signal.SIGKILL)
+    send_signal(children, signal.SIGKILL)
     yield
 
 

@@ -53,6 +53,7 @@ ACTIONS = {
     "plan.approve": "operator",
     "plan.stop": "operator",
     "lab.run": "operator",
+    "drill.run": "operator",
     "task.run": "operator",
     "task.cancel": "operator",
     "task.resume": "operator",
@@ -107,6 +108,7 @@ OF_THE_PLANT = frozenset(
     {
         "alert.report",
         "alert_rule.change",
+        "drill.run",
         "host.drain",
         "integrity.manage",
         "link.end",

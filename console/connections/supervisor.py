@@ -19,6 +19,7 @@ from common import environment as variables
 from common.errors import BadInput, WeirError
 from common.stored_document import get_decoder
 from console.connections.log_text import end_of, mask_secrets
+from console.connections.processes import list_family, send_signal
 
 RUNNING = ("RUNNING", "STARTING")
 SUSPENDED = "SUSPENDED"  # our own: the supervisor knows no such state
@@ -36,6 +37,8 @@ WORDS = {
 ANSWER_SECONDS = 5.0
 LOG_BYTES = 32 * 1024
 LOG_LINES = 100
+MAX_TRIES = 10
+DRILL = "drill"  # runs only while a drill is due
 
 
 class NoSupervisor(WeirError):  # noqa: N818
@@ -81,6 +84,7 @@ def list_processes() -> list[ProcessRow]:
     """Return the processes, stopped ones first, then by name. Raises `NoSupervisor`."""
     ends = read_ends(Path(variables.DATA.get_text()))
     rows = [_build_process_row(info, ends.get(info["name"], ProcessEnd())) for info in _ask("getAllProcessInfo")]
+    rows = [row for row in rows if row.name != DRILL or row.state != "EXITED"]  # its work is done
     return sorted(rows, key=lambda row: (row.is_well, row.name))
 
 
@@ -138,9 +142,7 @@ def restart(name: str, at_once: bool) -> ProcessRow:
     """
     process_row = get_process(name)
     if process_row.pid is None:
-        with suppress(Fault):  # it has just started automatically
-            groups = {info["name"]: info["group"] for info in _ask("getAllProcessInfo")}
-            _ask("startProcess", f"{groups[process_row.name]}:{process_row.name}", False)
+        start(process_row.name)
     else:
         with suppress(ProcessLookupError):  # it has just ended
             if at_once or process_row.is_suspended:
@@ -148,6 +150,41 @@ def restart(name: str, at_once: bool) -> ProcessRow:
             else:
                 os.kill(process_row.pid, signal.SIGTERM)
     return process_row
+
+
+def take_down(name: str) -> None:
+    """Kill a process with its children (SIGKILL), and keep it down until `start`."""
+    group = _find_group(name)
+    for _ in range(MAX_TRIES):  # the supervisor may be restarting it just now
+        pid = get_process(name).pid
+        if pid is None:
+            return
+        send_signal(list_family(pid), signal.SIGKILL)
+        with suppress(Fault):
+            _ask("stopProcess", f"{group}:{name}", True)
+    raise NoSupervisor(f"The supervisor restarted {name} {MAX_TRIES} times; it can't be kept down.")
+
+
+def start(name: str) -> None:
+    """Start a process that is down."""
+    with suppress(Fault):  # it runs, or is being started
+        _ask("startProcess", f"{_find_group(name)}:{name}", False)
+
+
+def suspend(name: str) -> int | None:
+    """Suspend a process with its children (SIGSTOP); return its process ID, None if it was not running."""
+    pid = get_process(name).pid
+    if pid:
+        send_signal(list_family(pid), signal.SIGSTOP)
+    return pid
+
+
+def _find_group(name: str) -> str:
+    """Return the group of a known process. Raises `BadInput` for an unknown name."""
+    groups: dict[str, str] = {info["name"]: info["group"] for info in _ask("getAllProcessInfo")}
+    if name not in groups:
+        raise BadInput("process", f"must be one of {', '.join(groups)}, not {name[:40]}.")
+    return groups[name]
 
 
 def _ask(method: str, *arguments: object) -> Any:

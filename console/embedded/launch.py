@@ -30,7 +30,7 @@ from console import release
 from console.embedded.leftovers import end_leftovers
 from console.embedded.local import EmbeddedServers, check_whole
 from console.embedded.preparation import Preparation
-from console.embedded.processes import Process, list_plant_processes
+from console.embedded.processes import DRILL, Process, list_plant_processes
 from console.embedded.running import register
 from console.embedded.supervision import Supervisor, end_with_the_parent
 from queues.control.connection import connect
@@ -382,7 +382,8 @@ def main(arguments: list[str]) -> int:
     running.enter_context(register(data))
     try:
         nodes = parse_nodes(variables.NODES.get_text())
-        plant = list_plant_processes([*nodes], max(2, os.cpu_count() or 2), page.host, page.port, replica_processes)
+        slots = max(2, os.cpu_count() or 2)
+        plant = [*list_plant_processes([*nodes], slots, page.host, page.port, replica_processes), DRILL]
         supervisor.start(servers, plant)
         FileSync((data / "servers" / server.name for server in servers), say).begin()
         wait_for_servers()

@@ -34,13 +34,18 @@ class Process:
     """A supervised process.
 
     stop_seconds: time to end before it is killed. first: people and loops wait for it, so it has priority over the
-    plant's work when all cores are busy.
+    plant's work when all cores are busy. once: it may end; only after an error it is restarted.
     """
 
     name: str
     command: tuple[str, ...]
     stop_seconds: int = 10
     first: bool = False
+    once: bool = False
+
+
+# Ends faults that an earlier run has left, and runs the drills that are due. Only on the plant of ./run.
+DRILL = Process("drill", ("python", "manage.py", "drill"), once=True)
 
 
 def build_worker_process(role: str, *options: str, first: bool = False) -> Process:

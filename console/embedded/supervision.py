@@ -44,14 +44,15 @@ chmod=0700
 supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
 """
 
-# A process that dies is restarted at once; one that can't start backs off, a second more each time.
+# A process that dies is restarted at once; one that can't start backs off, a second more each time. One that runs once
+# is restarted only after an error.
 PROGRAM = """
 [program:{name}]
 command={command}
 directory={directory}
 autostart={autostart}
-autorestart=true
-startsecs=2
+autorestart={restart}
+startsecs={start_seconds}
 startretries=1000
 stopwaitsecs={stop_seconds}
 killasgroup=true
@@ -154,6 +155,8 @@ class Supervisor:
             ),
             directory=_escape_folder(self.directory),
             autostart=str(autostart).lower(),
+            restart="unexpected" if process.once else "true",
+            start_seconds=0 if process.once else 2,
             stop_seconds=process.stop_seconds,
             logs=_escape_folder(_escape_folder(self.data / "logs")),  # it is parsed twice
         )
@@ -166,8 +169,12 @@ class Supervisor:
     def iterate_process_events(self) -> Iterator[str]:
         """Yield sentences about what dies and what restarts, until the supervisor ends."""
         down: set[str] = set()
+        once = {process.name for process in self.plant if process.once}
         for line in self.said:
-            if match := EXITED.search(line):
+            match = EXITED.search(line)
+            if match and match[1] in once and match[3] is None:
+                continue  # it has done its work
+            if match:
                 down.add(match[1])
                 self.record_exit(match[1], match[2])
                 yield f"{match[1]} exited ({match[2]}); restarting it"

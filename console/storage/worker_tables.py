@@ -22,6 +22,7 @@ APPS = {
 }
 CONSOLE_TABLES = {
     "console_mark": WRITTEN,  # the observer marks rollouts at other plants
+    "console_drill": WRITTEN,  # the alerter starts the drills that are due
     "console_auditentry": READ,  # the alerter checks the chain and finds what changed before an incident
     "console_apitoken": READ,
     "console_assistantproposal": READ,

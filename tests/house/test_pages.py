@@ -23,7 +23,7 @@ PROCESSORS = {"request", "user", "perms", "messages", "csrf_token", "frame"}
 # Django, and axes, render these with a context of their own; the templates read none of it.
 NOT_OURS = {"403.html": {"exception"}, "404.html": set(), "people/locked_out.html": set()}
 FRAMES = {"alone.html", "document.html", "plain.html"}  # what others extend, beside base.html
-JSON = {"export", "progress", "trace", "watched"}  # shown or handed on as it is
+JSON = {"chart", "export", "progress", "trace", "watched"}  # shown or handed on as it is
 BASES = {TemplateContext, ConsolePage, FormPage}
 # Where a template is named and filled in: everybody else has a context for it.
 HELPERS = {"console/web/template_context.py", "console/pages/frame/page.py"}

@@ -12,6 +12,7 @@ from django.utils import timezone
 from common import parsing
 from console.accounts.access import actor_of
 from console.actions import alerts as alerting
+from console.drills.records import note_incident_opened
 from console.input.form_values import parse_minutes
 from console.pages.alerts.alert_view import AlertDetails, ListedAlert, build_alert_details, sort_alerts
 from console.pages.frame.frame import Absence, absence_of, get_snapshot
@@ -73,6 +74,7 @@ def alert_page(request: HttpRequest, alert_id: int) -> HttpResponse:
     """Show an alert with its incident."""
     fired = Alert.objects.filter(fired_at__isnull=False).select_related("under", "incident", "rule")
     alert = get_object_or_404(fired, pk=alert_id)
+    note_incident_opened(actor_of(request).name, alert, timezone.now())
     details = build_alert_details(alert, get_snapshot(request), actor_of(request))
     return render_page(request, AlertPage(alert=details, act=request.GET.get("act", "")), get_view_name(alert))
 

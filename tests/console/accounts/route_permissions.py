@@ -191,6 +191,8 @@ API_BODIES = {
     "POST api/v1/experiments": {"scenario": "crash"},
     "POST api/v1/experiments/<experiment_id>/apply": {"law": "x", "names": ["x"], "reason": "a test"},
     "POST api/v1/experiments/<experiment_id>/plan": {"law": "x"},
+    "POST api/v1/drills": {"scenario": "burst"},
+    "POST api/v1/drills/schedule": {"until": "2026-11-20T03:12:00Z"},
     "POST api/v1/dead-letters/requeue": {"letters": ["alert/n1/1-0/x"], "reason": "a test"},
     "POST api/v1/dead-letters/discard": {"letters": ["alert/n1/1-0/x"], "reason": "a test"},
     "POST api/v1/dead-letters/<queue>/<node>/<dead_id>/fix": {"digest": "x", "event": {}, "reason": "a test"},

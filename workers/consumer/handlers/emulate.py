@@ -1,18 +1,20 @@
 """A handler that takes as long as real work: service times drawn from a distribution, without effects.
 
 Options: `distribution` constant | exponential | lognormal, `seconds` the mean service time, `per` event | block, `cv`
-the coefficient of variation (standard deviation / mean; lognormal only), `seed`. The draw of a block depends only on
-the seed and its id, so a replay takes as long.
+the coefficient of variation (standard deviation / mean; lognormal only), `seed`, `failing` the share of events that
+fail on every try. The draws of a block depend only on the seed and its id, so a replay takes as long, and the same
+events fail.
 """
 
 import math
 import time
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from workers.consumer.handler import Delivery, Handler, Options, Outcome, Place
+from workers.consumer.handler import Delivery, Failure, Handler, Options, Outcome, Place
 
 
 class Emulate(Handler):
@@ -26,16 +28,27 @@ class Emulate(Handler):
         self.per = options.get_choice("per", "event", ("event", "block"))
         self.cv = options.get_number("cv", 1.0, 0.0, 100.0)
         self.seed = int(options.get_number("seed", 0, 0, 2**32 - 1))
+        self.failing_share = options.get_number("failing", 0.0, 0.0, 1.0)
         options.finish()
         self._sleep = sleep
 
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
-        outcome = Outcome()
-        for delivery in deliveries:
+        outcome, failures = Outcome(), list[Failure]()
+        for block, delivery in enumerate(deliveries):
+            if failing := self.count_failing(delivery):
+                failures.append(Failure(block, f"{failing} of {delivery.events} events failed (option `failing`)."))
+                continue
             self._sleep(self.compute_service_seconds(delivery))
             done = ((time.monotonic(), delivery.events),)
             outcome = outcome.add_counts(Outcome(effects=delivery.events, completions=done))
-        return outcome
+        return replace(outcome, failures=tuple(failures))
+
+    def count_failing(self, delivery: Delivery) -> int:
+        """Return how many of its events fail: those whose id hashes below the share."""
+        if not self.failing_share:
+            return 0
+        limit = self.failing_share * 2**32
+        return sum(zlib.crc32(f"{self.seed}{id}".encode()) < limit for id in delivery.get_event_ids().to_pylist())
 
     def compute_service_seconds(self, delivery: Delivery) -> float:
         """Return the total service time of its events."""

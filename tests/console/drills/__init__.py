@@ -1,0 +1,1 @@
+"""Drills: scores, judgment of actions, faults that always end, and results."""
