@@ -11,7 +11,7 @@ from console.pages.help import help
 from console.pages.loops import loop_actions, loops, manual_changes, plant_settings, what_if
 from console.pages.people import account, identity_provider, login, people, second_factor
 from console.pages.pipeline import pipeline, pipeline_declaration
-from console.pages.plant import assistant_proposals, attach, plans, plant, plants, processes
+from console.pages.plant import assistant_proposals, attach, overview, plans, plant, plants, processes
 from console.pages.queues import dead_letters, queue_definitions, queues
 from console.pages.records import costs, differences, ledger, shared_link, timeline
 from console.pages.work import drills, figures, lab, tasks
@@ -20,7 +20,7 @@ handler403 = "console.pages.frame.page.forbidden"
 handler500 = "console.web.problem.answer_failure"
 
 urlpatterns = [
-    path("", plant.overview, name="overview"),
+    path("", overview.overview, name="overview"),
     path("nodes/", plant.nodes_page, name="nodes"),
     path("nodes/use", plans.use, name="nodes-use"),
     path("nodes/<str:name>/", plant.node_page, name="node"),

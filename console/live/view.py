@@ -21,7 +21,7 @@ Document = dict[str, Any]
 # In each kind of row at least one kept field exists from the row's start (points, id, state): a patch of a
 # row without any of them is no new row, and is left out.
 PLACE = frozenset({"points"})
-BANDS = PLACE | {"in_per_second", "out_per_second"}
+BANDS = PLACE | {"in_per_second", "out_per_second", "waiting_to_run", "workers_busy"}
 HOST = frozenset({"role", "slots", "busy", "at_work", "reserved", "drained", "draining", "age_seconds"})
 PRODUCER = frozenset({"in_per_second", "age_seconds", "queues", "rejected", "rerouted"})
 LASTING = frozenset({"id", "mode", "verdict", "entry"})

@@ -1,14 +1,15 @@
 """Template filters that convert a value to a text, an address, or a part of itself."""
 
 import json
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
 from django import template
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 
 from common.errors import BadInput
 from common.stored_document import StoredDocument, find_value
@@ -107,6 +108,31 @@ def decisions_of(line: FoldedDecisions) -> str:
     end = newest.at.replace(microsecond=0) + timedelta(seconds=1)
     span = {"from": format_iso_time(line.since), "to": format_iso_time(end)}
     return f"{reverse('ledger')}?{urlencode({**whose, 'acted': 1, 'verdict': newest.verdict, **span})}&{EVERY_TICK}"
+
+
+@register.filter
+def law_title(law: str) -> str:
+    """Return the name of a law."""
+    return loop_title(law)
+
+
+UNITS = re.compile(r"(\d) (?=(?:ms|s|min|h|d|%|MiB|GiB)(?!\w))")
+
+
+@register.filter
+def named(text: str, names: Sequence[str]) -> str:
+    """Return a sentence with the names of subjects on a tint, so that *slow* does not read as a word.
+
+    A number and its unit stay together. The script `static/js/values/names.js` does the same.
+    """
+    text = UNITS.sub("\\1\u00a0", text)
+    if not names:
+        return text
+    pattern = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    parts = re.split(rf"(?<![\w-])({pattern})(?![\w-])", text)
+    return format_html_join(
+        "", "{}", ((format_html("<mark>{}</mark>", part) if place % 2 else part,) for place, part in enumerate(parts))
+    )
 
 
 @register.filter

@@ -378,6 +378,7 @@ interface Box {
   figure?: string;
   lines?: string[][]; // the texts at the left and at the right
   second?: string[];
+  lines?: [string, string][];
   state?: string;
   stale?: boolean;
   url?: string;

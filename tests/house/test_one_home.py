@@ -47,7 +47,7 @@ def test_states_of_nodes_are_spelled_in_one_module():
 # Words that are a law's name, too, and mean something else: a view, an alert's condition and rule, a bench.
 HOMONYMS = {
     ("console/live/view.py", "flow"),
-    ("console/pages/plant/plant.py", "flow"),
+    ("console/pages/plant/overview.py", "flow"),
     ("console/management/commands/bench.py", "rebalancing"),
     ("console/management/commands/bench.py", "shedding"),
     ("workers/alerts/conditions/plant_conditions.py", "shedding"),

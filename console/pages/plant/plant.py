@@ -1,4 +1,4 @@
-"""Pages that show the current plant: overview, nodes, and workers."""
+"""Pages that show the current plant: nodes and workers."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from console.actions.loops import THRESHOLDS, override_thresholds
 from console.actions.queues import stops
 from console.connections.control_server import control
 from console.display.override_words import describe_end
-from console.display.states import RankedSubject, is_known_host, rank_subjects
+from console.display.states import is_known_host
 from console.input.form_values import is_untouched, parse_expiry, parse_number
 from console.pages.frame.frame import get_snapshot, snapshot_of
 from console.pages.frame.page import (
@@ -25,36 +25,14 @@ from console.pages.frame.page import (
     report_overrides,
 )
 from console.pages.frame.past import past_of, time_shown
-from console.pages.plant.plant_view import AttachedPlant, list_attached
 from queues.models import Node
 from queues.nodes.node_state import SILENT
-from workers.control.ledger import runs
-from workers.control.ledger.runs import TickRun
 from workers.documents.hosts import HostStatus
 from workers.documents.loops import LoopStatus
 from workers.documents.nodes import NodeStatus
-from workers.documents.parts import Parts, find_starting_parts
-from workers.models import LedgerEntry, Override
+from workers.models import Override
 from workers.placement import recovery
 from workers.steering.overrides import list_active_at
-
-LATEST_DECISIONS = 5
-WORST = 5
-MAX_ATTACHED = 8
-
-
-@dataclass(frozen=True, kw_only=True)
-class OverviewPage(ConsolePage):
-    """The plant at a glance."""
-
-    TEMPLATE, NAME = "plant/overview.html", "overview"
-
-    decisions: list[LedgerEntry | TickRun]  # the latest actions, below the latest ticks
-    worst: list[RankedSubject]  # nodes and queues, the worst first
-    worst_queues: list[RankedSubject]  # for phones, which list the nodes above
-    starting: Parts  # every part by name, while one of them starts
-    attached: list[AttachedPlant]  # the first of them; those with problems come first
-    more_attached: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,22 +61,6 @@ class WorkersPage(ConsolePage):
     """Worker hosts, and the loops that start workers."""
 
     TEMPLATE, NAME = "plant/workers.html", "workers"
-
-
-@declare_page("plant.view")
-def overview(request: HttpRequest) -> HttpResponse:
-    """Show what is worst, and the last actions of the loops."""
-    worst, attached = rank_subjects(snapshot_of(request)), list_attached(get_snapshot(request))
-    parts = get_snapshot(request).parts
-    page = OverviewPage(
-        decisions=runs.list_news_lines(time_shown(request), LATEST_DECISIONS),
-        worst=worst[:WORST],
-        worst_queues=[row for row in worst if row.kind == "queue"][:WORST],
-        starting=dict(sorted(parts.items())) if find_starting_parts(parts) else {},
-        attached=attached[:MAX_ATTACHED],
-        more_attached=max(0, len(attached) - MAX_ATTACHED),
-    )
-    return render_page(request, page, "flow")
 
 
 @declare_page("plant.view")

@@ -3,7 +3,7 @@
 import { UNKNOWN, formatted } from "../values/format.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const TOP = 40, GAP = 12, MIN_GAP = 4, MIN_BAND = 1, LEFT = 9, PADDING = 8;
+const TOP = 28, MIN_GAP = 6, MIN_BAND = 1, LEFT = 9, PADDING = 8, LINE = 17;
 const MAX_GLIDING = 40; // bands
 const EASE = 0.3, GRID = 8; // share of a change that a width takes per drawing; step of a box's height, px
 const SHRUNK = 0.92, REGROWN = 1.6; // shares of the fitting scale: the new scale; the limit for growth
@@ -50,7 +50,7 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
   /** Compute the places of boxes and bands. The scale changes only if necessary, so that widths stay stable.
    * @param {{ boxes: Box[][], links: PlacedLink[] }} options */
   function layout({ boxes, links }) {
-    const height = Math.max(leastHeight, ...boxes.map((column, index) => column.length * (columns[index].height + 20) + GAP * column.length));
+    const height = Math.max(leastHeight, ...boxes.map((column, index) => column.reduce((total, box) => total + leastOf(box, columns[index]) + MIN_GAP, 0)));
     ease(links);
     const fitting = fittingScale(boxes, columns, links, height, fill);
     if (scale === null || fitting < scale) scale = fitting * SHRUNK;
@@ -104,12 +104,12 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
       if (rect.nextSibling !== hatched) rect.after(hatched);
     }
     const lines = box.lines ?? [], bar = box.share === undefined ? 0 : 8;
-    const first = box.y + box.height / 2 + 4 - (17 * lines.length + bar) / 2;
+    const first = box.y + box.height / 2 + 4 - (LINE * lines.length + bar) / 2;
     const figure = box.figure ?? rateOf(box.rate);
     label(group, `name ${key}`, left, first.toFixed(1), clipped(box.name, box.width, figure), { class: "name" });
     label(group, `figure ${key}`, right, first.toFixed(1), figure, { "text-anchor": "end" });
-    lines.forEach(([word, text], index) => drawLine(group, `${key} ${index}`, box, word, text, first + 17 * (index + 1)));
-    if (bar) drawShare(group, key, box, first + 17 * lines.length + 9);
+    lines.forEach(([word, text], index) => drawLine(group, `${key} ${index}`, box, word, text, first + LINE * (index + 1)));
+    if (bar) drawShare(group, key, box, first + LINE * lines.length + 9);
   }
 
   /** Draw a line of a box. The last line of a box with a state begins with the state's sign.
@@ -161,7 +161,7 @@ function fittingScale(boxes, columns, links, height, fill) {
   const scales = boxes.map((column, index) => {
     const ids = new Set(column.map((box) => box.id)), ends = links.filter((link) => ids.has(link.from) || ids.has(link.to)).length;
     const flow = column.reduce((total, box) => total + Math.max(through("from", box.id), through("to", box.id)), 1e-6);
-    const least = column.length * (columns[index].height + MIN_GAP) + MIN_BAND * ends;
+    const least = column.reduce((total, box) => total + leastOf(box, columns[index]) + MIN_GAP, 0) + MIN_BAND * ends;
     return Math.max(0, Math.min(fill * height, height - least)) / flow;
   });
   return Math.min(...scales);
@@ -169,11 +169,12 @@ function fittingScale(boxes, columns, links, height, fill) {
 
 /** @param {Box[]} column @param {Column} options @param {number} height @param {Map<string, PlacedBox>} placed
  * @param {PlacedLink[]} links */
-function placeColumn(column, { x, width, height: least }, height, placed, links) {
+function placeColumn(column, options, height, placed, links) {
+  const { x, width } = options, leasts = column.map((box) => leastOf(box, options)), needed = leasts.reduce((sum, size) => sum + size, 0);
   const held = (/** @type {"from" | "to"} */ side, /** @type {string} */ id) => links.filter((link) => link[side] === id).reduce((total, link) => total + link.width, 0);
   const grid = (/** @type {number} */ size) => Math.ceil(size / GRID) * GRID; // a change below one step moves nothing
-  const most = height - (column.length - 1) * (least + MIN_GAP); // the other boxes keep their minimum height
-  const sizes = column.map((box) => Math.min(most, Math.max(least, grid(Math.max(held("from", box.id), held("to", box.id)) + PADDING))));
+  const most = (/** @type {number} */ place) => height - (column.length - 1) * MIN_GAP - needed + leasts[place]; // the others keep their minimum
+  const sizes = column.map((box, place) => Math.min(most(place), Math.max(leasts[place], grid(Math.max(held("from", box.id), held("to", box.id)) + PADDING))));
   const total = sizes.reduce((sum, size) => sum + size, 0);
   const gap = column.length > 1 ? Math.min(28, Math.max(MIN_GAP, (height - total) / (column.length - 1))) : 0;
   let y = TOP + Math.max(0, (height - total - gap * (column.length - 1)) / 2);
@@ -182,6 +183,10 @@ function placeColumn(column, { x, width, height: least }, height, placed, links)
     y += sizes[place] + gap;
   });
 }
+
+/** Return the minimum height of a box: its lines must fit.
+ * @param {Box} box @param {Column} column */
+const leastOf = ({ lines = [], share }, { height }) => Math.max(height, LINE * (lines.length + 1) + 8 + (share === undefined ? 0 : 8));
 
 /** @param {Map<string, number>} side @param {string} id @param {number} width */
 function advance(side, id, width) {

@@ -2,8 +2,9 @@
 import { formatted, unit } from "../values/format.js";
 import { STATE_WORDS } from "../values/rules.js";
 import { folded } from "../values/fold.js";
+import { slotHolders } from "../values/derived.js";
 
-const MAX_PRODUCERS = 6, MAX_QUEUES = 9, MAX_NODES = 9, MAX_SINKS = 7;
+const MAX_PRODUCERS = 4, MAX_QUEUES = 5, MAX_NODES = 5, MAX_SINKS = 5, MAX_HOLDERS = 3; // the map has one height
 const OVERLOADED = ["BUSY", "TOOBUSY"], /** @type {Record<string, number>} */ RANKS = { OFFLINE: 3, TOOBUSY: 2, BUSY: 1 };
 /** @type {Record<string, number>} */
 const SEVERITIES = { critical: 3, warning: 2, notice: 1, unknown: 1 }; // a healthy subject has no severity here
@@ -15,7 +16,8 @@ export function model(snapshot, shown) {
   for (const [name, row] of Object.entries(snapshot.producers ?? {})) {
     for (const [queue, rate] of Object.entries(row.queues ?? {})) bands.add(places.producer(name), places.queue(queue), rate);
   }
-  for (const [name, queue] of Object.entries(snapshot.queues)) addContainers(bands, snapshot, places, name, queue);
+  const pool = poolState(snapshot);
+  for (const [name, queue] of Object.entries(snapshot.queues)) addContainers(bands, snapshot, places, name, queue, pool);
   const ends = sinks(snapshot, Object.entries(snapshot.queues));
   for (const sink of ends) bands.add(`3:${sink.of}`, sink.id, sink.rate, null, Boolean(sink.stale));
   const boxes = [producerBoxes(parts.producers), queueBoxes(parts.queues, shown, snapshot.states ?? {}), nodeBoxes(parts.nodes, snapshot.states ?? {}), consumers(snapshot, shown), ends];
@@ -29,13 +31,13 @@ export function model(snapshot, shown) {
 
 /** Add the bands from a queue to its nodes, and from these to their consumer.
  * @param {Bands} bands @param {LiveSnapshot} snapshot @param {Places} places @param {string} name
- * @param {QueueStatus} queue */
-function addContainers(bands, snapshot, places, name, queue) {
+ * @param {QueueStatus} queue @param {string | null} pool the state of the worker slots */
+function addContainers(bands, snapshot, places, name, queue, pool) {
   const old = queue.kind === "pipeline" && Boolean(snapshot.states?.["pipeline/main"]?.stale);
   for (const [node, container] of Object.entries(queue.containers ?? {})) {
     const state = snapshot.nodes[node]?.state, alone = places.node(node) !== "2:";
     bands.add(places.queue(name), places.node(node), container.in_per_second, alone && state && OVERLOADED.includes(state) ? state : null);
-    bands.add(places.node(node), `3:${queue.kind}`, container.out_per_second, null, old);
+    bands.add(places.node(node), `3:${queue.kind}`, container.out_per_second, queue.kind === "jobs" ? pool : null, old);
   }
 }
 
@@ -133,7 +135,7 @@ function nodeBoxes({ single, rest }, states) {
 
 /** @param {LiveSnapshot} snapshot @param {Figure} shown */
 function consumers(snapshot, shown) {
-  const queues = Object.values(snapshot.queues), { totals, pipeline } = snapshot;
+  const queues = Object.values(snapshot.queues), { pipeline } = snapshot;
   const of = (/** @type {string} */ kind) => queues.filter((queue) => queue.kind === kind);
   const rate = (/** @type {string} */ kind) => known(of(kind).map((queue) => queue.out_per_second));
   /** @type {Box[]} */
@@ -141,11 +143,31 @@ function consumers(snapshot, shown) {
   const state = snapshot.states?.["pipeline/main"];
   const pipelineSecond = { rate: ["", state?.word ?? "No report"], waiting: ["waiting", unit(pipeline?.waiting_events, "integer", "")], latency: ["batch", unit(pipeline?.batch_seconds, "seconds", "s")] }[shown];
   if (of("pipeline").length) boxes.push({ id: "3:pipeline", name: "Pipeline", rate: rate("pipeline"), second: pipelineSecond, ...drawn(snapshot.states ?? {}, "pipeline/main"), url: "/pipeline/" });
-  const slots = `${formatted(totals.workers_at_work ?? totals.workers_busy ?? null, "rate")} of ${formatted(totals.worker_slots ?? null, "integer")} slots`;
-  const waiting = known(of("jobs").map((queue) => queue.waiting_events)), p95 = known(of("jobs").map((queue) => queue.latency_p95_seconds), Math.max);
-  const workersSecond = { rate: ["", slots], waiting: ["waiting", unit(waiting, "integer", "")], latency: ["p95", unit(p95, "seconds", "s")] }[shown];
-  if (of("jobs").length) boxes.push({ id: "3:jobs", name: "Workers", rate: rate("jobs"), second: workersSecond, url: "/workers/" });
+  if (of("jobs").length) boxes.unshift(slotBox(snapshot, of("jobs"), shown));
   return boxes;
+}
+
+/** Return the box of the worker slots: who holds them, and who waits for one.
+ * @param {LiveSnapshot} snapshot @param {QueueStatus[]} rows the jobs queues @param {Figure} shown @returns {Box} */
+function slotBox(snapshot, rows, shown) {
+  const { totals } = snapshot, holders = slotHolders(snapshot.queues), state = poolState(snapshot);
+  const waiting = known(rows.map((queue) => queue.waiting_events)), p95 = known(rows.map((queue) => queue.latency_p95_seconds), Math.max);
+  const held = holders.slice(0, MAX_HOLDERS).map(([name, count]) => /** @type {[string, string]} */ ([name, `${count} slot${count === 1 ? "" : "s"}`]));
+  const last = /** @type {Record<Figure, [string, string]>} */ ({ rate: ["wait for a slot", formatted(waitingToRun(rows), "integer")], waiting: ["waiting", unit(waiting, "integer", "")], latency: ["p95", unit(p95, "seconds", "s")] })[shown];
+  const figure = `${formatted(totals.workers_at_work ?? totals.workers_busy ?? null, "rate")} of ${formatted(totals.worker_slots ?? null, "integer")}`;
+  return { id: "3:jobs", name: "Worker slots", rate: null, figure, lines: [...held, last], url: "/workers/", ...(state ? { state } : {}) };
+}
+
+/** @param {QueueStatus[]} rows */
+const waitingToRun = (rows) => known(rows.flatMap((queue) => Object.values(queue.containers).map((container) => container.waiting_to_run)));
+
+/** Return the state of the worker slots while all are held and others wait: that of the worst queue.
+ * @param {LiveSnapshot} snapshot @returns {string | null} */
+function poolState({ totals, queues, states = {} }) {
+  const jobs = Object.entries(queues).filter(([, queue]) => queue.kind === "jobs"), busy = totals.workers_at_work ?? totals.workers_busy ?? 0;
+  if (!totals.worker_slots || busy < totals.worker_slots - 0.1 || !waitingToRun(jobs.map(([, queue]) => queue))) return null;
+  const severities = jobs.map(([name]) => states[`queue/${name}`]?.severity);
+  return severities.includes("critical") ? "TOOBUSY" : severities.includes("warning") ? "BUSY" : null;
 }
 
 /** Return the sinks: the complex events of the pipeline, and the targets of the queues' handlers.

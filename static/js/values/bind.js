@@ -1,5 +1,6 @@
 // Elements with data-bind follow the snapshot. Only changed values are written.
 import { formatted, healthWord, isFormat, timestamp, utc } from "./format.js";
+import { writeSentence } from "./names.js";
 import { GRACE_SECONDS, LATE_INTERVALS, VERDICT_WORDS } from "./rules.js";
 import { derived } from "./derived.js";
 import { resolve, subscribe } from "./store.js";
@@ -10,6 +11,7 @@ export const NOT_JUDGED = { sign: "", stale: true, finding: "", word: "Unknown" 
 /** @type {Record<string, (element: HTMLElement, value: any, snapshot: LiveSnapshot) => void>} */
 const SPECIAL = {
   text: (element, value) => write(element, value ?? "—"),
+  headline: (element, value, { health }) => writeSentence(element, value ?? "—", health.findings?.[0]),
   state: (element, row) => {
     const word = healthWord(row) + (row?.stale ? ", stale" : "");
     if (element.dataset.state !== (row?.state ?? "")) element.dataset.state = row?.state ?? "";

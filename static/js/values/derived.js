@@ -1,6 +1,7 @@
 // Short texts under the figures, computed from several values of the snapshot. A merge patch removes unknown values, so
 // an unknown value is null or absent: "== null" covers both.
 import { UNKNOWN, age, formatted } from "./format.js";
+import { writeSentence } from "./names.js";
 import { STATE_WORDS } from "./rules.js";
 
 const NEARLY = 0.05; // slots: the measured share of a fully busy slot is slightly below 1
@@ -14,24 +15,32 @@ export const derived = {
     if (inwards == null || outwards == null) return set(element, "");
     const difference = outwards - inwards;
     const larger = Math.max(inwards, outwards);
-    if (Math.abs(difference) <= Math.max(0.02 * larger, 1)) return set(element, larger ? "Input matches output" : "No events");
-    set(element, `${difference > 0 ? "Draining" : "Filling"} at ${formatted(Math.abs(difference), "rate")}/s`);
+    if (Math.abs(difference) <= Math.max(0.02 * larger, 1)) return set(element, larger ? "equal to out" : "no events");
+    set(element, `${formatted(Math.abs(difference), "rate")}/s ${difference > 0 ? "less" : "more"} than out`);
   },
-  in_out_short(element, { totals }) {
-    const inwards = totals.in_per_second, outwards = totals.out_per_second;
-    if (inwards == null || outwards == null) return set(element, "");
-    const difference = outwards - inwards;
-    if (Math.abs(difference) <= Math.max(0.02 * inwards, 1)) return set(element, "Same as input");
-    set(element, `${formatted(Math.abs(difference), "rate")}/s ${difference > 0 ? "above" : "below"} input`);
+  latency(element, { totals }) {
+    const limit = Number(element.dataset.limit || NaN), value = totals.latency_p95_seconds ?? null;
+    judge(element, value !== null && value >= limit);
+    set(element, Number.isFinite(limit) ? `limit ${formatted(limit)} s` : "publish to handled");
   },
-  workers_words(element, { totals, hosts = {} }) {
-    if (totals.worker_slots == null || totals.workers_busy == null) return set(element, "");
-    const free = Math.floor(totals.worker_slots - (totals.workers_at_work ?? totals.workers_busy) + NEARLY);
-    if (totals.worker_slots) return set(element, free > 0 ? `${free} free` : "None free");
-    set(element, Object.values(hosts).some((host) => host.role === "jobs") ? "Drained" : "No worker host");
+  oldest(element, { queues, totals }) {
+    const limit = Number(element.dataset.limit || NaN), longest = totals.backlog_seconds ?? null;
+    const [name] = Object.entries(queues).reduce((worst, row) => ((row[1].wait_seconds ?? 0) > worst[1] ? [row[0], row[1].wait_seconds ?? 0] : worst), ["", 0]);
+    judge(element, longest !== null && longest >= limit);
+    set(element, [Number.isFinite(limit) ? `limit ${formatted(limit)} s` : "", name ? `in ${name}` : ""].filter(Boolean).join(", "));
   },
-  latency(element) {
-    set(element, "End-to-end");
+  slots(element, { totals, hosts = {}, queues }) {
+    const { worker_slots: slots, workers_at_work: busy } = totals;
+    if (slots == null || busy == null) return set(element, "");
+    const waits = jobs(queues).some((queue) => Object.values(queue.containers).some((container) => container.waiting_to_run));
+    const free = slots - busy, holders = slotHolders(queues).map(([name]) => name);
+    judge(element, slots > 0 && free < NEARLY && waits);
+    if (!slots) return set(element, Object.values(hosts).some((host) => host.role === "jobs") ? "Drained" : "No worker host");
+    set(element, free >= NEARLY ? `${formatted(free, "rate")} free` : holders.length === 1 ? `all run ${holders[0]}` : "none free");
+  },
+  finding(element, { health }) {
+    const { key, part: shown } = element.dataset, found = health.findings?.find(({ subject, incident }) => key === `${subject}#${incident ?? ""}`);
+    if (found) writeSentence(element, shown === "impact" ? found.impact || found.step || "" : found.sentence, found);
   },
   backlog(element, { totals }) {
     set(element, TRENDS[totals.backlog_trend ?? ""] ?? "");
@@ -184,17 +193,6 @@ export const derived = {
     const containers = jobs(queues).flatMap((queue) => Object.values(queue.containers));
     set(element, formatted(sum(containers.map((container) => container.waiting_to_run)), "integer"));
   },
-  findings_more(element, { health }) {
-    const more = Math.max(0, (health.findings?.length ?? 0) - 1);
-    set(element, `${more} more`);
-    element.closest("details")?.toggleAttribute("hidden", !more);
-  },
-  findings(element, { health }) {
-    const found = health.findings ?? [], shown = JSON.stringify(found.map(({ sign, sentence, step }) => [sign, sentence, step]));
-    if (element.dataset.shown === shown) return;
-    element.dataset.shown = shown;
-    element.replaceChildren(...found.map(finding));
-  },
   kept(element, { pipeline }) {
     const share = pipeline?.in_per_second ? (pipeline.kept_per_second ?? 0) / pipeline.in_per_second : null;
     set(element, share === null ? "" : `${formatted(share, "percent")} % of input`);
@@ -246,20 +244,18 @@ function badge(element, number, of) {
   if (element.ariaLabel !== null && element.ariaLabel !== `${number} ${of}`) element.ariaLabel = `${number} ${of}`;
 }
 
-/** Create an entry of the headline's list: the sign, the problem, and the recommended step.
- * @param {SubjectFinding} options */
-function finding({ sign, sentence, step }) {
-  const line = document.createElement("li"), mark = document.createElement("span"), glyph = document.createElement("i");
-  const said = document.createElement("span"), first = document.createElement("small");
-  mark.className = "state bare";
-  mark.dataset.state = sign ?? "";
-  glyph.className = "glyph";
-  glyph.ariaHidden = "true";
-  mark.append(glyph);
-  first.textContent = step;
-  said.append(`${sentence} `, first);
-  line.append(mark, said);
-  return line;
+/** Mark the figure of an element as beyond its limit.
+ * @param {HTMLElement} element @param {boolean} bad */
+function judge(element, bad) {
+  element.closest(".figure")?.toggleAttribute("data-bad", bad);
+}
+
+/** Return the jobs queues that hold worker slots, as [queue, slots], the most slots first.
+ * @param {Record<string, QueueStatus>} queues @returns {[string, number][]} */
+export function slotHolders(queues) {
+  const busy = Object.entries(queues).filter(([, queue]) => queue.kind === "jobs").map(([name, queue]) => /** @type {[string, number]} */ (
+    [name, sum(Object.values(queue.containers).map((container) => container.workers_busy)) ?? 0]));
+  return busy.filter(([, slots]) => slots > 0).sort((one, other) => other[1] - one[1]);
 }
 
 /** @param {string} state */

@@ -49,7 +49,7 @@ const SIGNATURES = {
   incident: (snapshot, id) => alertSignature(snapshot, Number(id)) + findingSignature(snapshot, Number(id)),
   tried: (snapshot, id) => alertSignature(snapshot, Number(id)) + acted(snapshot).join(),
   receivers: (snapshot) => String(Math.floor(snapshot.at / RECEIVERS_SECONDS)),
-  overrides_and_alerts: (snapshot) => overrideSignature(snapshot) + handSignature(snapshot) + alertSignature(snapshot),
+  hero: heroSignature,
   plans: (snapshot) => (snapshot.plans ?? []).map((plan) => `${plan.id}${plan.state}`).join(),
   plan: (snapshot, id) => JSON.stringify((snapshot.plans ?? []).find((plan) => plan.id === Number(id)) ?? null),
   runs: (snapshot) => Object.entries(snapshot.runs ?? {}).map(([id, { state }]) => id + state).join(),
@@ -61,6 +61,14 @@ const SIGNATURES = {
   worst: (snapshot) => Object.entries(snapshot.states ?? {}).filter(([, state]) => state.kind !== "loop" || state.finding)
     .map(([key, state]) => key + state.severity + state.sign + state.stale).join() + Math.floor(snapshot.at / WORST_SECONDS),
 };
+
+/** The headline is rendered again for other problems or actions. With an incident, what the loops did follows.
+ * @param {LiveSnapshot} snapshot */
+function heroSignature(snapshot) {
+  const findings = snapshot.health.findings ?? [], critical = findings[0]?.severity === "critical";
+  const shown = findings.map(({ subject, severity, incident, actions = [] }) => [subject, severity, incident, actions.map(({ words }) => words)]);
+  return JSON.stringify(shown) + (critical ? alertSignature(snapshot) + Math.floor(snapshot.at / RECORDS_SECONDS) : "");
+}
 
 /** @param {LiveSnapshot} snapshot */
 const acted = (snapshot) => Object.values(snapshot.loops ?? {})

@@ -102,6 +102,7 @@ def test_also_of_a_lost_node_and_a_queue_that_waits(browsers, poisoned, control)
 def test_the_overview_shows_a_loop_that_stands_still_as_it_is_judged(browsers, poisoned, control):
     snapshot = {**sample_snapshot(), "at": time.time()}
     decided = {"id": 1, "law": "worker_rate", "at": snapshot["at"] - 600.0, "interval_seconds": 5.0}
+    snapshot["nodes"]["n1"] |= {"state": "TOOBUSY", "utilisation": 0.97}  # the headline; the loop is listed below it
     whole = judged_document({**snapshot, "loops": {LOOP: {**decided, "target": {"queue": "alert"}}}})
     control.set(keys.SNAPSHOT, json.dumps(whole))
     page = browsers["administrator"].get("/").content.decode()

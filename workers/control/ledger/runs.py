@@ -15,14 +15,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models import OuterRef, QuerySet, Subquery
 
 from workers.control.kinds.registry import find_display, get_rest_seconds
 from workers.control.tick import compute_late_seconds
 from workers.models import LedgerEntry, Loop
 
 MAX_READ, MAX_OF_A_LOOP = 10_000, 500
-MAX_SEARCHED = 200_000  # entries that are searched for actions
 COLUMNS = ("pk", "loop_id", "verdict", "mode", "limited_by", "acted", "at", "folded_ticks", "folded_since")
 
 
@@ -159,22 +158,6 @@ def list_latest_lines(loop: Loop, lines: int) -> list[LedgerEntry | TickRun]:
     """Return the newest lines of one loop."""
     read = loop.entries.order_by("-at", "-pk").values_list(*COLUMNS)[:MAX_OF_A_LOOP]
     return load_entries(_fold_lines([Tick(*row) for row in read], lines)[0])
-
-
-def list_news_lines(until: datetime, lines: int) -> list[LedgerEntry | TickRun]:
-    """Return the newest actions until an instant, above them one run of the ticks since."""
-    newest = LedgerEntry.objects.filter(at__lte=until).order_by("-at").values_list("pk", flat=True).first() or 0
-    searched = LedgerEntry.objects.filter(pk__lte=newest, pk__gt=newest - MAX_SEARCHED).order_by("-pk")
-    is_news = ~Q(loop__in=_load_loops().routine) | Q(verdict=LedgerEntry.Verdict.HARMFUL)
-    acts = list(searched.filter(is_news, acted=True).values_list("pk", flat=True)[:lines])
-    above = searched.filter(pk__gt=acts[0]) if acts else searched
-    ticks = [Tick(*row) for row in above.values_list(*COLUMNS)[:MAX_OF_A_LOOP]]
-    if not ticks:
-        return load_entries(acts)
-    run = TickRun(ticks[0].pk, ticks[0].pk, ticks[0].at, ticks[0].at)
-    for tick in ticks:
-        run.add(tick, 0.0)
-    return load_entries([run, *acts])
 
 
 def compute_lateness(interval_seconds: float, rest_seconds: float, at: datetime, before: datetime | None) -> float:

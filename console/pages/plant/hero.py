@@ -1,0 +1,173 @@
+"""The headline of the overview: the worst problems with their causes, their impact, and what to do.
+
+One critical problem is shown with its incident: what changed before it, who is affected, and what the loops did.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from console.accounts.access import Actor
+from console.actions.alerts import may_quiet
+from console.display.loops import FoldedDecisions, fold_decisions
+from console.incidents.change_rows import ShownChange, build_change_rows
+from console.incidents.changes import IncidentChange, is_incident, load_changes
+from console.incidents.quick_actions import QuickAction, list_finding_actions
+from workers.alerts.lifecycle.models import Alert, AlertRule
+from workers.alerts.lifecycle.open_alerts import AlertSituation, describe_situation
+from workers.documents.queues import QueueStatus
+from workers.documents.snapshot import Snapshot
+from workers.documents.states import SEVERITIES, Severity, SubjectFinding, SubjectState
+from workers.models import LedgerEntry, Loop
+
+MAX_SHOWN = 3
+MAX_QUEUES, MAX_DECISIONS, MAX_CHANGES, MAX_READ = 4, 3, 2, 400
+LOUD = SEVERITIES.index("warning")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownFinding:
+    """A problem with its buttons, the best action first. names: those that its texts show on a tint."""
+
+    finding: SubjectFinding
+    names: list[str]
+    actions: list[QuickAction]
+
+    @property
+    def key(self) -> str:
+        """Return what identifies it in the next snapshot (static/js/values/derived.js)."""
+        return f"{self.finding.subject}#{self.finding.incident or ''}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AffectedQueue:
+    """A queue that waits, and its state."""
+
+    name: str
+    status: QueueStatus
+    state: SubjectState | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpentBudget:
+    """The error budget that the incident spends."""
+
+    objective: str
+    left_share: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncidentDetails:
+    """What is known of the incident of the only critical problem."""
+
+    alert: Alert
+    situation: AlertSituation
+    explained: int
+    changes: list[ShownChange]
+    queues: list[AffectedQueue]
+    budget: SpentBudget | None
+    decisions: list[LedgerEntry | FoldedDecisions]
+    may_acknowledge: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hero:
+    """The headline: problems of one severity, and all others folded.
+
+    last_incident: the newest resolved one, while there is no problem.
+    """
+
+    severity: Severity
+    shown: list[ShownFinding]
+    others: list[SubjectFinding]
+    details: IncidentDetails | None
+    last_incident: Alert | None
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names in the headline itself."""
+        return self.shown[0].names if self.shown else []
+
+
+def build_hero(snapshot: Snapshot, actor: Actor, is_past: bool) -> Hero:
+    """Return the headline of a snapshot. In the past, nothing can be done."""
+    findings = snapshot.health.findings
+    severity = max((finding.severity for finding in findings), key=SEVERITIES.index, default="well")
+    is_loud = SEVERITIES.index(severity) >= LOUD
+    # The first finding may be a milder one that the headline still holds (`workers.snapshot.headline`).
+    others = [finding for finding in findings[1:] if is_loud and finding.severity == severity]
+    chosen = [*findings[:1], *others][:MAX_SHOWN]
+    shown = [
+        ShownFinding(
+            finding=finding,
+            names=list_names(finding),
+            actions=[] if is_past else list_finding_actions(finding, snapshot, actor),
+        )
+        for finding in chosen
+    ]
+    alone = severity == "critical" and len(chosen) == 1
+    resolved = Alert.objects.filter(under=None, fired_at__isnull=False, resolved_at__isnull=False)
+    return Hero(
+        severity=severity,
+        shown=shown,
+        others=[finding for finding in findings if finding not in chosen],
+        details=_build_details(chosen[0], snapshot, actor) if alone else None,
+        last_incident=None if is_loud or is_past else resolved.order_by("-resolved_at", "-pk").first(),
+    )
+
+
+def list_names(finding: SubjectFinding) -> list[str]:
+    """Return the names of the queues, nodes, and worker hosts that a finding is about."""
+    subjects = (subject.partition("/") for subject in (finding.subject, *finding.affected))
+    return list(dict.fromkeys(name for kind, _, name in subjects if kind in ("queue", "node", "host")))
+
+
+def find_limit(condition: str) -> float | None:
+    """Return the lowest threshold of the enabled alert rules of a condition."""
+    rules = AlertRule.objects.filter(condition=condition, enabled=True)
+    return rules.order_by("threshold").values_list("threshold", flat=True).first()
+
+
+def _build_details(finding: SubjectFinding, snapshot: Snapshot, actor: Actor) -> IncidentDetails | None:
+    """Return the incident of a problem; None if it has none yet."""
+    alert = Alert.objects.select_related("rule", "acknowledged_by", "silence").filter(pk=finding.incident or 0).first()
+    if alert is None:
+        return None
+    queues = _list_affected_queues(finding, snapshot)
+    since = LedgerEntry.objects.filter(at__gte=alert.began_at, acted=True).exclude(mode=Loop.Mode.HOLD)
+    lines = fold_decisions(since.select_related("loop").order_by("-at", "-pk")[:MAX_READ])
+    return IncidentDetails(
+        alert=alert,
+        situation=describe_situation(alert),
+        explained=alert.explained.filter(resolved_at__isnull=True).count(),
+        changes=build_change_rows(_list_upstream_changes(alert), actor),
+        queues=queues,
+        budget=_find_budget([queue.name for queue in queues], snapshot),
+        decisions=[line for line in lines if isinstance(line, LedgerEntry | FoldedDecisions)][:MAX_DECISIONS],
+        may_acknowledge=alert.state == Alert.State.FIRING and may_quiet(actor, alert),
+    )
+
+
+def _list_upstream_changes(alert: Alert) -> list[IncidentChange]:
+    """Return the most likely causes among the changes before it: those upstream of its subject."""
+    changes = load_changes(alert) if is_incident(alert) else []
+    return [change for change in changes if change.steps is not None][:MAX_CHANGES]
+
+
+def _list_affected_queues(finding: SubjectFinding, snapshot: Snapshot) -> list[AffectedQueue]:
+    names = [name for name in list_names(finding) if name in snapshot.queues]
+    rows = [
+        AffectedQueue(name=name, status=snapshot.queues[name], state=snapshot.states.get(f"queue/{name}"))
+        for name in names
+    ]
+    return sorted(rows, key=lambda row: -(row.status.wait_seconds or 0.0))[:MAX_QUEUES]
+
+
+def _find_budget(queues: Iterable[str], snapshot: Snapshot) -> SpentBudget | None:
+    """Return the most spent budget of an objective of these queues, or of all queues."""
+    subjects = {*queues, ""}
+    budgets = [
+        SpentBudget(objective=name, left_share=status.window_left_share)
+        for name, status in snapshot.objectives.items()
+        if status.kind == "queue" and status.subject in subjects and status.window_left_share is not None
+    ]
+    return min(budgets, key=lambda budget: budget.left_share, default=None)
