@@ -91,7 +91,8 @@ class Hero:
 def build_hero(snapshot: Snapshot, actor: Actor, is_past: bool) -> Hero:
     """Return the headline of a snapshot. In the past, nothing can be done."""
     findings = snapshot.health.findings
-    severity = max((finding.severity for finding in findings), key=SEVERITIES.index, default="well")
+    severities: list[Severity] = ["well", *(finding.severity for finding in findings)]
+    severity = max(severities, key=SEVERITIES.index)
     is_loud = SEVERITIES.index(severity) >= LOUD
     # The first finding may be a milder one that the headline still holds (`workers.snapshot.headline`).
     others = [finding for finding in findings[1:] if is_loud and finding.severity == severity]
