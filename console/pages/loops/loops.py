@@ -34,6 +34,7 @@ from console.pages.frame.page import (
 )
 from console.pages.loops import exploration, parallelism_view, prediction, shedding_view
 from console.pages.loops.exploration import ShownExploration
+from console.pages.loops.loop_condition import LoopCondition, build_condition
 from console.pages.loops.parallelism_view import ShownParallelism
 from console.pages.loops.prediction import ShownEffect, ShownPrediction
 from console.pages.loops.shedding_view import ShownShedding
@@ -52,7 +53,7 @@ from workers.models import LedgerEntry, Loop
 from workers.steering import overrides
 from workers.steering.scope import Scope
 
-LATEST_LINES = 12
+LATEST_LINES = 60  # before equal ones are folded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +84,7 @@ class LoopPage(FormPage):
     loop: DescribedLoop
     lanes: Lanes
     chart: Sequence[ChartLane]
+    condition: LoopCondition
     activity: str  # what it tests now; empty for nothing
     law_words: list[str]  # templates that describe the law: the first that exists is used
     purpose: str
@@ -174,6 +176,13 @@ def loop_page(request: HttpRequest, loop_id: int) -> HttpResponse:
         chart=display.chart(shown_loop.target, effective)
         if display.chart
         else display.lanes.build_chart(shown_loop.name),
+        condition=build_condition(
+            shown_loop,
+            law,
+            display,
+            get_snapshot(request),
+            overrides.get_effective_guard(law, shown_loop.guard, counted, now),
+        ),
         activity=display.activity(status) if display.activity and status else "",
         purpose=display.purpose,
         formula=display.formula,
