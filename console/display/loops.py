@@ -188,6 +188,11 @@ class FoldedDecisions:
         return min(entry.at for entry in self.entries)
 
     @property
+    def until(self) -> datetime:
+        """Return the time of the last decision."""
+        return max(entry.at for entry in self.entries)
+
+    @property
     def loops(self) -> list[Loop]:
         """Return the loops that decided, by name."""
         return sorted({entry.loop.pk: entry.loop for entry in self.entries}.values(), key=lambda loop: loop.name)

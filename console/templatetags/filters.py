@@ -105,7 +105,7 @@ def decisions_of(line: FoldedDecisions) -> str:
     """Return the address of the ledger that lists each decision of a folded line."""
     loops, newest = line.loops, line.newest
     whose = {"loop": loops[0].pk} if len(loops) == 1 else {"law": newest.loop.law}
-    end = newest.at.replace(microsecond=0) + timedelta(seconds=1)
+    end = line.until.replace(microsecond=0) + timedelta(seconds=1)
     span = {"from": format_iso_time(line.since), "to": format_iso_time(end)}
     return f"{reverse('ledger')}?{urlencode({**whose, 'acted': 1, 'verdict': newest.verdict, **span})}&{EVERY_TICK}"
 

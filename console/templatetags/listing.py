@@ -4,15 +4,20 @@ Every row on a page is updated each second; a thousand of them would keep a brow
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from django import template
+from django.contrib.auth.models import User
 from django.template.context import Context
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
 from console.display.states import rank
 from controllers.worker_rate import law as worker_rate
+from queues.models import Node, Queue
+from workers.alerts.lifecycle.inhibition import GRAVITY
 from workers.documents.loops import LoopStatus
 from workers.documents.queues import ContainerStatus
 from workers.documents.snapshot import Snapshot
@@ -112,3 +117,21 @@ def managers(snapshot: Snapshot) -> dict[str, LoopStatus]:
 def fits_a_matrix(rows: Mapping[str, Any]) -> bool:
     """Return whether a table with a column for each is still readable."""
     return len(rows) <= MAX_COLUMNS
+
+
+@register.simple_tag
+def known_subjects() -> SafeString:
+    """Render the suggestions of a field for a queue, a node, or a severity (list="known-subjects")."""
+    queues, nodes = (model.objects.order_by("name").values_list("name", flat=True) for model in (Queue, Node))
+    return _render_datalist("known-subjects", [*queues, *nodes, *GRAVITY])
+
+
+@register.simple_tag
+def known_users() -> SafeString:
+    """Render the suggestions of a field for a user (list="known-users")."""
+    return _render_datalist("known-users", User.objects.order_by("username").values_list("username", flat=True))
+
+
+def _render_datalist(name: str, values: Iterable[str]) -> SafeString:
+    options = format_html_join("", '<option value="{}">', ((value,) for value in values))
+    return format_html('<datalist id="{}">{}</datalist>', name, options)

@@ -1,5 +1,6 @@
 // The entry point of each page: loads the snapshot and starts the modules.
 import * as bind from "./values/bind.js";
+import * as columns from "./frame/columns.js";
 import * as commands from "./forms/commands.js";
 import * as drafts from "./forms/drafts.js";
 import * as forms from "./forms/forms.js";
@@ -24,5 +25,5 @@ import * as themeSwitch from "./frame/theme_switch.js";
 import { replace } from "./values/store.js";
 
 replace(JSON.parse(document.getElementById("snapshot").textContent));
-for (const part of [bind, strip, table, search, keys, forms, commands, scope, drafts, lapsed, notices, pause, points, prediction, editor, previews, notifications, themeSwitch, refresh, sparks, past]) part.start();
+for (const part of [bind, strip, columns, table, search, keys, forms, commands, scope, drafts, lapsed, notices, pause, points, prediction, editor, previews, notifications, themeSwitch, refresh, sparks, past]) part.start();
 if (!past.isPast()) live.start();

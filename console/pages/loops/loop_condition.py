@@ -93,7 +93,7 @@ def build_condition(
     recent = list(loop.entries.order_by("-at", "-pk").values_list("limited_by", "verdict")[:MAX_TICKS])
     return LoopCondition(
         notice=build_notice(loop, snapshot),
-        last=newest and LastDecision(newest, list_values(newest, law, display, snapshot)),
+        last=None if newest is None else LastDecision(newest, list_values(newest, law, display, snapshot)),
         guard=list_guard_rows(newest, law, limits, recent),
         ticks=len(recent),
     )
@@ -177,8 +177,9 @@ def _format_observed(parameter: Parameter, observed: Mapping[str, Any]) -> Decis
     if not _is_shown(value):
         return None
     unit = get_human_unit(parameter.unit, parameter.kind)
-    text = format_value(unit.convert(value))
-    return DecisionValue(_label(parameter.name), f"{text}\u00a0{unit.name}" if unit.name else text)
+    label, text = _label(parameter.name), format_value(unit.convert(value))
+    is_named = unit.name in label.lower().split()  # 46 of "Events waiting" needs no unit
+    return DecisionValue(label, f"{text}\u00a0{unit.name}" if unit.name and not is_named else text)
 
 
 def _is_shown(value: object) -> bool:

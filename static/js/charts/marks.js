@@ -47,6 +47,16 @@ export function drawMarks(marks, { from, to, width, top }, colours, layout) {
   }
 }
 
+/** Return the number of actions, and how many did not help.
+ * @param {Decision[]} decisions */
+export function countActions(decisions) {
+  const count = (/** @type {Decision[]} */ rows) => rows.reduce((total, row) => total + row.count, 0);
+  const all = count(decisions), without = count(decisions.filter(({ verdict }) => verdict === "ineffective")), harmful = count(decisions.filter(({ verdict }) => verdict === "harmful"));
+  if (harmful) return `${harmful} harmful`;
+  if (without) return `${without} no effect`;
+  return all ? `${all} action${all === 1 ? "" : "s"}` : "";
+}
+
 /** @param {Decisions} signs @param {Colours} colours @param {PlotLayout} layout @param {number} share */
 export function triangles({ decisions, guard }, colours, layout, share) {
   layout.yaxis9 = { domain: [0, share], visible: false, fixedrange: true, range: [-1, 1] };

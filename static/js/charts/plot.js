@@ -93,7 +93,7 @@ export function brief(value) {
 const shortened = (label) => (label.length > MAX_LABEL ? `${label.slice(0, MAX_LABEL - 1)}…` : label);
 
 /** Return the width of the right margin that the labels need.
- * @param {LabelEnd[]} ends */
+ * @param {{ label: string, value: string }[]} ends */
 export const marginFor = (ends) => Math.max(MIN_RIGHT, ...ends.map(({ label, value }) => Math.ceil((shortened(label).length + 1 + value.length) * CHARACTER_WIDTH) + 14));
 
 /** Add names and values at the right end, in the color of each line. Labels that would overlap are moved apart.

@@ -17,6 +17,7 @@ export function start() {
     writeUrl({ filter: wanted(target) });
   });
   document.addEventListener("click", open);
+  addEventListener("popstate", () => prepare(document));
   subscribe(() => {
     for (const table of document.querySelectorAll("table[data-table]")) sort(table);
     for (const field of document.querySelectorAll("input[data-filter]")) {
@@ -32,7 +33,7 @@ const isHeld = (table) => isPointed(table) || isWorkedOn(table);
 /** @param {ParentNode} root */
 function prepare(root) {
   for (const table of root.querySelectorAll("table[data-table]")) {
-    if (!("fixed" in table.dataset)) table.querySelectorAll("thead th[data-key]").forEach((head) => addButton(table, head));
+    if (!("fixed" in table.dataset)) table.querySelectorAll("thead th[data-key]:not(:has(button))").forEach((head) => addButton(table, head));
     if (!("fixed" in table.dataset)) readUrl(table);
     table.addEventListener("pointerleave", () => sort(table));
     sort(table);
@@ -90,8 +91,8 @@ function sort(table, forced = false) {
   const body = table.tBodies[0];
   const column = [...table.querySelectorAll("thead th")].findIndex((head) => head.dataset.key === key);
   const sign = table.dataset.order === "descending" ? -1 : 1;
-  const rows = [...body.rows].filter((row) => row.dataset.name !== undefined);
-  const sorted = rows.map((row) => [value(row.cells[column], key), row.dataset.name ?? "", row])
+  const rows = [...body.rows].filter((row) => row.dataset.name !== undefined || row.querySelector("th[scope=row]"));
+  const sorted = rows.map((row) => [value(row.cells[column], key), row.dataset.name ?? row.cells[0].textContent.trim(), row])
     .sort((one, other) => sign * compare(one[0], other[0]) || one[1].localeCompare(other[1])).map(([, , row]) => row);
   if (sorted.some((row, index) => row !== rows[index])) body.append(...sorted);
 }

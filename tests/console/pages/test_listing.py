@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from console.display.text_difference import MAX_LINES, compute_text_difference
 from console.templatetags.listing import MAX_ROWS, listed
 from queues import keys
+from queues.models import Node, Queue
 from tests.console.conftest import sample_snapshot
 from tests.console.page_form import source_of
 from tests.workers.snapshots import judged, snapshot_of
@@ -131,3 +132,19 @@ def test_two_texts_that_share_nothing_in_order_cost_little():
         found = compute_text_difference(one, other)
         assert time.thread_time() - began < 2.0, "52 s before it was bounded"
         assert found.too_long == (size > MAX_LINES) and (found.lines or found.too_long)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [
+        pytest.param("/audit/", ["operator"], id="users of the audit log"),
+        pytest.param("/alerts/silences/", ["telemetry", "n2", "critical"], id="what a silence matches"),
+        pytest.param("/service-levels/new/", ["telemetry", "n2"], id="the subject of an objective"),
+    ],
+)
+def test_a_field_for_a_known_name_offers_the_names(path, values, browsers, stored_snapshot):
+    Queue.objects.create(name="telemetry", kind="pipeline")
+    Node.objects.create(name="n2", url="redis://127.0.0.1:1")
+    page = browsers["administrator"].get(path).content.decode()
+    assert all(f'<option value="{value}">' in page for value in values)

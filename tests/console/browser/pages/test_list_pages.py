@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.sync_api import expect
 
-from tests.console.browser.screen import BROWSER, comes, live
+from tests.console.browser.screen import BROWSER, PHONE, comes, live, overhang
 
 pytestmark = BROWSER
 
@@ -46,6 +46,35 @@ def test_a_list_that_was_sorted_by_hand_goes_on_with_the_plant(screen, open_page
     expect(names.first).to_have_text("n0")
     observer.publish(lambda snapshot: snapshot["nodes"]["n1"].update(in_per_second=80_000.0))
     expect(names.first).to_have_text("n1")
+
+
+def test_columns_are_hidden_by_choice_and_the_address_keeps_it(open_page, observer):
+    page = open_page("/queues/")
+    live(page, observer)
+    head = page.locator("#queues-table thead th[data-key=retry]")
+    expect(head).to_be_visible()
+    page.locator("summary", has_text="Columns").click()
+    page.get_by_label("Retrying").uncheck()
+    expect(head).to_be_hidden()
+    assert "hide=retry" in page.url
+    page.reload()
+    expect(page.locator("#queues-table thead th[data-key=dead]")).to_be_visible()
+    expect(head).to_be_hidden()
+
+
+def test_a_row_is_a_card_on_a_phone_with_the_title_of_each_value_and_its_reason(open_page, observer):
+    page = open_page("/loops/", viewport=PHONE)
+    live(page, observer)
+    row = page.locator("#loops-table tbody tr", has_text="Worker rate of alert on n1")
+    reason = row.get_by_text("12 events wait.")
+    expect(reason).to_be_in_viewport()
+    box = reason.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"]
+    assert row.locator("td").first.get_attribute("data-label") == "Mode"
+    assert overhang(page) <= 0
+    page.locator("summary", has_text="Columns").click()
+    page.get_by_label("Sort by").select_option("actuator")
+    page.wait_for_url("**sort=actuator**")
 
 
 @pytest.mark.thorough
