@@ -13,6 +13,8 @@ from common import own_process
 from console.actions.marks import RolloutMarks
 from console.management.one_line import OneLineCommand
 from console.storage.database_limits import hold_work_limits
+from console.timeline.process_events import ProcessWatch
+from console.timeline.restarts import has_log
 from workers.coordination.connections import control_server
 from workers.coordination.plant_clock import get_plant_clock
 from workers.documents.snapshot import Snapshot
@@ -50,6 +52,7 @@ def _build_observer(others: PlantWatch) -> Observer:
         forecasts=ForecastWatch.load(control, settings.WEIR_DATA),
         console=ConsoleProbe.start(variables.CONSOLE_URL.get_address()),
         plant_time=get_plant_clock().get_unix_time,
+        processes=ProcessWatch(settings.WEIR_DATA).list_events if has_log(settings.WEIR_DATA) else None,
     )
     rollouts, collector = RolloutMarks(), _to_the_collector()
 
