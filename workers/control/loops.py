@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
+from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
 from common.errors import WeirError
@@ -55,7 +56,9 @@ def _ensure(kind: LoopKind, targets: Targets) -> list[Loop]:
         if name in known:
             loop, parameters = known[name], {**known[name].parameters, **start.follows}
             if (loop.target, loop.parameters) != (start.target, parameters):
-                _update(loop, target=dict(start.target), parameters=parameters)
+                # A loop whose target returns starts now; it has not been silent meanwhile.
+                started = {"ticked_at": timezone.now()} if "retired_at" in loop.target else {}
+                _update(loop, target=dict(start.target), parameters=parameters, **started)
         else:
             Loop.objects.get_or_create(name=name, defaults=kind.begin(start))
     for name, loop in known.items():

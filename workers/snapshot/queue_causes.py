@@ -69,6 +69,8 @@ def _find_slot_holder(scene: Scene) -> Iterator[Cause]:
     if crowd is None or not crowd.active or crowd.queue not in snapshot.queues:
         return
     name, row = crowd.queue, snapshot.queues[crowd.queue]
+    if row.catching_up is not None:
+        return  # Others wait until it has caught up, which ends by itself.
     victims = [queue for queue in scene.list_troubled_queues("jobs") if crowd.crowded.get(queue) == name]
     if not any(scene.is_late(queue) for queue in (name, *victims)) or find_pause(name, CONSUMPTION, snapshot):
         return
@@ -80,7 +82,7 @@ def _find_slot_holder(scene: Scene) -> Iterator[Cause]:
         sentence = f"The handler of queue {name} became {slower}x slower and {hold}."
     elif slow:
         sentence = f"Queue {name} {hold}: its handler takes {format_coarse(row.service_seconds or 0.0)} per event."
-    elif row.service_seconds is None:
+    elif row.service_seconds is None and not row.out_per_second:
         sentence = f"Queue {name} {hold} and finishes no event."
     elif burst:
         sentence = f"A burst on queue {name}{describe_producer(snapshot, name)} {hold}."
@@ -96,7 +98,7 @@ def _find_slot_holder(scene: Scene) -> Iterator[Cause]:
     rollback = suggestions.suggest_rollback(snapshot, name)
     pause = suggestions.suggest_pause(snapshot, name, victims)
     slot = suggestions.suggest_slot(snapshot, name)
-    if row.service_seconds is None:
+    if row.service_seconds is None and not row.out_per_second:
         restart = suggestions.suggest_restart("worker-jobs", f"Ends the {slots} running workers; their events return.")
         actions = [*pause, restart, *rollback, *slot]
     elif slow:

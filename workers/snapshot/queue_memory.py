@@ -92,10 +92,11 @@ class QueueMemory:
         now, begun = snapshot.at or 0.0, {}
         for name, row in snapshot.queues.items():
             state, earlier = states.get(f"queue/{name}"), before.get(f"queue/{name}")
-            if state is None or earlier is None or not (state.late and earlier.late):
+            if state is None or earlier is None or not state.late:
                 continue
             paused = find_pause(name, CONSUMPTION, snapshot) is not None
-            ended = _describe_ended_cause(earlier, before)
+            ended = _describe_ended_cause(earlier, before) if earlier.late else ""
+            ended = ended or _describe_freed_slots(name, snapshot)
             if ended and not paused and state.within is None and row.catching_up is None and not state.affected:
                 begun[name] = CatchUp(after=ended, since=now, least_events=row.waiting_events or 0, least_at=now)
         if not begun:
@@ -129,6 +130,16 @@ class QueueMemory:
             handler_changed_at=self._changes.get(name),
             catching_up=self._catching_up[name],
         )
+
+
+def _describe_freed_slots(name: str, snapshot: Snapshot) -> str:
+    """Return that a queue waited for worker slots until lately, as a noun; "" if it did not."""
+    crowd = snapshot.crowd
+    holder = crowd.crowded.get(name) if crowd else None
+    if crowd is None or holder is None or holder not in snapshot.queues:
+        return ""
+    is_over = not crowd.active or find_pause(holder, CONSUMPTION, snapshot) is not None
+    return f"waiting for slots that {holder} held" if is_over else ""
 
 
 def _describe_ended_cause(earlier: SubjectState, before: Mapping[str, SubjectState]) -> str:

@@ -56,16 +56,6 @@ def test_what_is_over_is_said_as_it_was_at_its_worst(looks):
     assert "for 90 s" in alert.worst_sentence and "The node has 1,000 points" in impact.read_recorded_impact(alert)
 
 
-def test_what_is_said_of_its_worst_is_not_that_others_kept_up_then(looks):
-    """They were behind for most of the incident, and kept up again in its worst second."""
-    rule("waits", condition="queue_wait", title="{queue} waits", threshold=5, clear_threshold=5)
-    looks.snapshot = plant(queues={"alert": queue(wait_seconds=9.0), "telemetry": queue()})
-    looks.look()
-    assert "The other queues keep up" in the_alert().impact
-    assert "The delay of alert is 9 s" in the_alert().worst_impact
-    assert "queues" not in the_alert().worst_impact
-
-
 def test_before_it_has_held_for_long_enough_nothing_is_shown(looks):
     rule(for_seconds=30)
     looks.snapshot = lost()

@@ -52,6 +52,7 @@ for _pair in PAIRS:
         unit="times",
         label="objective",
         waits=True,
+        stopped_by="consumption pause",
         rule=BURN_RULES[_pair.name],
         impact=f"At this rate, the error budget is used up {_long}before its window ends.",
         first_step=OPEN_OBJECTIVE

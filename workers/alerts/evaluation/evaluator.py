@@ -7,7 +7,8 @@ at once, the lease's fencing number admits only the newer write.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -35,6 +36,10 @@ MEASURED = ("value", "worst", "sentence", "impact", "worst_sentence", "worst_imp
 # A check may find a thousand open alerts: this many of those whose figures alone changed are written, in
 # turn.
 MAX_MEASURED = 100
+# In `touches`: the subject that causes an alert, and the sentence that names this cause.
+ROOT, CAUSE = "root", "cause_sentence"
+MAX_TITLE = 200
+AGE = re.compile(r" \d+ (s|min) ago$")
 _META: Any = Alert._meta
 _ATTRIBUTES = [_META.get_field(name).attname for name in COMPARED]
 
@@ -153,6 +158,8 @@ def _move_known(
         if subject is not None:
             _show(alert, rule, subject.reading)
             signal = rules.build_thresholds(rule).compute_signal(subject.reading.value)
+            if signal == "off" and _leads_on(alert, evidence):
+                signal = "between"
         else:
             # A subject without a reading is gone, unless nothing is observed, or its plant is not observed yet: an
             # observer that has just started knows no part of a plant before it has reached it.
@@ -160,6 +167,15 @@ def _move_known(
             unseen = evidence.snapshot is None or (plant is not None and plant.state == UNSEEN)
             signal = "unknown" if unseen and CONDITIONS[rule.condition].source == "snapshot" else "off"
         _move(this, alert, signal, rules.build_terms(rule))
+
+
+def _leads_on(alert: Alert, evidence: Evidence) -> bool:
+    """Return whether an alert leads the incident of a cause that lasts: the incident ends with its cause."""
+    root = (alert.touches or {}).get(ROOT, "")
+    state = evidence.plant.states.get(root)
+    if alert.under_id is not None or state is None or state.severity not in ("warning", "critical"):
+        return False
+    return state.within is None and (state.late or bool(state.affected))
 
 
 def _move(this: AlertCheck, alert: Alert, signal: automaton.Signal, terms: automaton.Terms) -> None:
@@ -215,7 +231,8 @@ def _fire_alert(this: AlertCheck, alert: Alert) -> Alert:
 def _show(alert: Alert, rule: AlertRule, reading: Reading) -> None:
     """Put what is known of the subject now on the alert, as pages show it."""
     alert.rule_name, alert.condition, alert.severity = rule.name, rule.condition, rule.severity
-    alert.labels, alert.touches = dict(reading.labels), dict(reading.touches)
+    known = {name: alert.touches[name] for name in (ROOT, CAUSE) if name in (alert.touches or {})}
+    alert.labels, alert.touches = dict(reading.labels), {**reading.touches, **known}
     alert.title = rules.format_title(rule.title, reading.labels)
     alert.threshold = rule.threshold
     if reading.value is None:
@@ -229,7 +246,8 @@ def prepare_deliveries(this: AlertCheck, evidence: Evidence) -> None:
     """Set causes, silences, and steps on the alerts of this check, and the deliveries that they owe."""
     # Before the causes: an alert about something stopped on purpose is no cause.
     _mark_stopped(this, evidence)
-    _explain(this)
+    _note_roots(this, evidence)
+    raised = _explain(this)
     in_force = list(silences.list_active_silences(this.at))
     receivers = {receiver.name: receiver for receiver in Receiver.objects.filter(enabled=True)}
     impacts = None if evidence.snapshot is None else impact.Impacts(evidence.snapshot)
@@ -241,8 +259,7 @@ def prepare_deliveries(this: AlertCheck, evidence: Evidence) -> None:
         if impacts is not None and alert.resolved_at is None:
             alert.impact = impacts.collect(alert)
             if alert.value == alert.worst or not alert.worst_sentence:
-                # The others are worst at other times, and have alerts of their own.
-                alert.worst_impact = impacts.collect(alert, with_others=False)
+                alert.worst_impact = alert.impact
                 alert.worst_sentence = alert.sentence
         suppressed = alert.snoozed_until is not None or alert.silence_id is not None
         suppressed = suppressed or alert.under_id is not None or bool(alert.explanation)
@@ -250,6 +267,9 @@ def prepare_deliveries(this: AlertCheck, evidence: Evidence) -> None:
         delays = [60.0 * step["after_minutes"] for step in steps]
         episode, due = automaton.find_due_steps(build_episode(alert), suppressed, delays, this.now)
         keep(alert, episode)
+        if not suppressed and (names := raised.get(alert.pk)):
+            # Whoever was notified of this step already is not notified again.
+            this.owed += outbox.owe(alert, 0, names, receivers, this.at)
         for at in due:
             names = steps[at]["receivers"]
             this.owed += outbox.owe(alert, at, names, receivers, this.at)
@@ -273,7 +293,39 @@ def _mark_stopped(this: AlertCheck, evidence: Evidence) -> None:
             alert.explanation = said
 
 
-def _explain(this: AlertCheck) -> None:
+def _note_roots(this: AlertCheck, evidence: Evidence) -> None:
+    """Note the causes of alerts that the snapshot names; an alert keeps its last known one."""
+    if evidence.snapshot is None:
+        return
+    for alert in this.shown:
+        if alert.resolved_at is not None:
+            continue
+        root = inhibition.find_root(alert.condition, alert.labels, evidence.snapshot)
+        state = evidence.snapshot.states.get(root)
+        if state is not None and state.severity in ("warning", "critical"):
+            title = AGE.sub("", make_storable(state.finding).rstrip("."))[:MAX_TITLE]
+            alert.touches = {**alert.touches, ROOT: root, CAUSE: title}
+
+
+def _lead(leader: Alert, members: Sequence[Alert]) -> list[str]:
+    """Give a leading alert the title of its cause and the severity of its worst member.
+
+    Return the receivers of a member that is more severe than the leader's own rule.
+    """
+    if leader.resolved_at is None and (cause := leader.touches.get(CAUSE)):
+        leader.title = cause
+    worst = max(members, key=lambda alert: inhibition.GRAVITY[alert.severity], default=leader)
+    if leader.resolved_at is not None or inhibition.GRAVITY[worst.severity] <= inhibition.GRAVITY[leader.severity]:
+        return []
+    leader.severity = worst.severity
+    before = leader.loaded[_ATTRIBUTES.index("severity")] if leader.loaded else ""
+    steps = worst.rule.escalation if worst.rule else []
+    is_new = before != leader.severity and leader.state == Alert.State.FIRING
+    return list(steps[0]["receivers"]) if steps and is_new else []
+
+
+def _explain(this: AlertCheck) -> dict[int, list[str]]:
+    """Set the cause of each alert; return the receivers to notify of incidents that became more severe."""
     since = this.at - timedelta(seconds=inhibition.LINGER_SECONDS)
     long_since = this.at - timedelta(seconds=inhibition.MAX_LINGER_SECONDS)
     # Not later than now: after a clock was set back, what ended before that would linger for as long.
@@ -288,6 +340,12 @@ def _explain(this: AlertCheck) -> None:
         if cause != alert.under_id and alert.resolved_at is None:
             this.note(alert, Kind.UNEXPLAINED if cause is None else Kind.EXPLAINED)
             alert.under_id = cause
+    members: dict[int, list[Alert]] = {}
+    for alert in this.shown:
+        if alert.under_id is not None and alert.resolved_at is None:
+            members.setdefault(alert.under_id, []).append(alert)
+    leaders = [alert for alert in this.shown if alert.under_id is None]
+    return {leader.pk: _lead(leader, members.get(leader.pk, [])) for leader in leaders}
 
 
 def _build_party(alert: Alert, now: float) -> Party:
@@ -302,6 +360,8 @@ def _build_party(alert: Alert, now: float) -> Party:
         is_stopped=bool(alert.explanation),
         is_clear=alert.cleared_since is not None or ended is not None,
         under=alert.under_id,
+        root=alert.touches.get(ROOT, ""),
+        has_notified=alert.next_step > 0,
     )
 
 

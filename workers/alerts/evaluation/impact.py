@@ -4,14 +4,13 @@ from collections.abc import Sequence
 
 from controllers.framework.reason import format_count
 from queues.nodes.node_state import OFFLINE, SILENT
-from queues.pausing import CONSUMPTION
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.plant_conditions import SAFE
+from workers.alerts.lifecycle.inhibition import JOINED, list_alert_subjects
 from workers.alerts.lifecycle.models import Alert
 from workers.documents.queues import ContainerStatus, QueueStatus
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SubjectState
-from workers.steering.scope import find_pause
 
 BAD = ("warning", "critical")
 BURN = "budget_burn_"  # before the name of a pair of windows
@@ -22,20 +21,34 @@ class Impacts:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot, self._queues, self._nodes = snapshot, snapshot.queues, snapshot.nodes
-        self._paused = [name for name in self._queues if find_pause(name, CONSUMPTION, snapshot)]
-        states = snapshot.states.values()
-        self._behind = [state.name for state in states if is_falling_behind(state)]
 
-    def collect(self, alert: Alert, *, with_others: bool = True) -> str:
-        """Return the sentences of an alert. `with_others`: include the state of the other queues."""
+    def collect(self, alert: Alert) -> str:
+        """Return the sentences of an alert."""
         if "node" in alert.labels and alert.condition.startswith("node_"):
             return f"{describe_node_impact(self._snapshot, alert.labels['node'])} {SAFE}".strip()
         if alert.condition.startswith(BURN) and (said := self._describe_budget(alert)):
             return said
+        if (said := self._describe_cause(alert)) != "":
+            return said
         general = _get_general_impact(alert.condition)
         if "queue" in alert.labels and not general:
-            return self._describe_queue(alert.labels["queue"], alert.condition, with_others)
+            return self._describe_queue(alert.labels["queue"], alert.condition)
         return general
+
+    def _describe_cause(self, alert: Alert) -> str:
+        """Return the impact of the cause that the headline names, or what explains the alert; "" without a cause."""
+        for subject in list_alert_subjects(alert.condition, alert.labels):
+            state = self._snapshot.states.get(subject)
+            if state is None or alert.condition not in JOINED:
+                continue
+            root = self._snapshot.states.get(state.within or "")
+            if root is not None and alert.under_id is None:
+                return root.impact
+            if root is not None:
+                return f"{state.impact} Cause: {root.finding}".strip()
+            if state.affected or (state.late and state.impact):
+                return state.impact
+        return ""
 
     def _describe_budget(self, alert: Alert) -> str:
         """Describe how long a budget would last, which depends on its window; "" if that is unknown."""
@@ -47,7 +60,7 @@ class Impacts:
         lasts = f"{hours / 24:.1f} days" if hours >= 48 else f"{hours:.0f} h" if hours >= 2 else f"{60 * hours:.0f} min"
         return f"At this rate, the whole {objective.window_days:g}-day error budget lasts {lasts}."
 
-    def _describe_queue(self, name: str, condition: str, with_others: bool) -> str:
+    def _describe_queue(self, name: str, condition: str) -> str:
         queue = self._queues.get(name)
         if queue is None:
             return "The queue is no longer part of the plant."
@@ -60,19 +73,7 @@ class Impacts:
         waits = queue.latency_p95_seconds if slow else queue.wait_seconds
         measured = f"The p95 latency of {name}" if slow else f"The delay of {name}"
         said = "" if waits is None else f"{measured} is {waits:,.0f} s. "
-        return f"{said}{self._describe_other_queues(name) if with_others else ''}{SAFE}"
-
-    def _describe_other_queues(self, name: str) -> str:
-        others = [queue for queue in self._queues if queue != name]
-        behind = [queue for queue in self._behind if queue != name]
-        if behind:
-            return f"{join_names(behind)} {'falls' if len(behind) == 1 else 'fall'} behind, too. "
-        stopped = [queue for queue in self._paused if queue != name]
-        if stopped:
-            verb = "is" if len(stopped) == 1 else "are"
-            rest = "; the others keep up" if len(stopped) < len(others) else ""
-            return f"{join_names(stopped)} {verb} paused{rest}. "
-        return "The other queues keep up. " if others else ""
+        return f"{said}{SAFE}"
 
 
 def describe_node_impact(snapshot: Snapshot, name: str) -> str:

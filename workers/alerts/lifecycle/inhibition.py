@@ -6,6 +6,10 @@ longer windows, until the shorter window of their pair is past the outage (LINGE
 
 What ties the two may end with the outage (a node that is back is emptied): from the cause's first clear check on, it
 goes on explaining what it has explained.
+
+The snapshot knows more causes than this table, such as who holds the worker slots. Alerts whose subjects have one cause
+there (`Party.root`) are one incident, also if they are more severe than the alert that leads it: that alert becomes as
+severe. The one that notified somebody first leads, so that one cause notifies once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -46,6 +50,17 @@ OF_A_LABEL = ("plant", "objective")  # in the labels of both alerts
 SUBJECTS = {"workers_missing": "plant/workers", "workers_saturated": "plant/workers", "shedding": "plant/shedding"}
 # An application's alerts name it by this label; the process is called main.
 PIPELINE = "pipeline"
+
+BURNS = frozenset({"budget_burn_fast", "budget_burn_medium", "budget_burn_slow", "budget_spent"})
+# What follows from a cause that the snapshot names. A loop that oscillates or does harm may be a cause itself.
+JOINED = (
+    QUEUES
+    | OF_A_NODE
+    | OF_THE_PIPELINE
+    | POWERLESS
+    | BURNS
+    | {"node_lost", "loop_stale", "loop_silent", "workers_missing", "workers_saturated", "throttled"}
+)
 
 CROWD = "crowd"
 # cause → what it explains, and how they are related: on the same node, of the same queue, because the cause's
@@ -97,6 +112,8 @@ class Party:
     - `is_stopped`: a person's stop explains it, so it is no cause.
     - `is_clear`: whether it is over, or about to be.
     - `under`: the alert that has explained it so far.
+    - `root`: the subject that causes it, as the snapshot knows or last knew; "" if unknown.
+    - `has_notified`: whether somebody was notified of it.
     """
 
     id: int
@@ -108,6 +125,8 @@ class Party:
     is_stopped: bool = False
     is_clear: bool = False
     under: int | None = None
+    root: str = ""
+    has_notified: bool = False
 
 
 def find_causes(parties: Iterable[Party]) -> dict[int, int]:
@@ -128,7 +147,32 @@ def find_causes(parties: Iterable[Party]) -> dict[int, int]:
         while cause in direct:
             cause = direct[cause]
         causes[explained] = cause
-    return causes
+    return _join_by_root(known, causes)
+
+
+def _join_by_root(parties: Iterable[Party], causes: Mapping[int, int]) -> dict[int, int]:
+    """Return the causes with the alerts of one root below the one that leads them."""
+    by_id = {party.id: party for party in parties}
+    groups: dict[str, list[Party]] = {}
+    for party in by_id.values():
+        lingers = party.ended_seconds is None or party.ended_seconds <= LINGER_SECONDS
+        cause = by_id.get(causes.get(party.id, party.id), party)
+        if party.root == cause.root != "" and party.condition in JOINED and lingers:
+            groups.setdefault(party.root, []).append(party)
+    joined = dict(causes)
+    for group in groups.values():
+        leader = min(group, key=_rank_leader)
+        joined.pop(leader.id, None)
+        others = {party.id for party in group if party.id != leader.id}
+        joined |= {party.id: leader.id for party in group if party.id != leader.id and party.ended_seconds is None}
+        joined |= {explained: leader.id for explained, cause in causes.items() if cause in others}
+        joined.pop(leader.id, None)
+    return joined
+
+
+def _rank_leader(party: Party) -> tuple[bool, bool, int, int]:
+    """Return the sort key of a leader: it has notified somebody, is open, and fired first."""
+    return not party.has_notified, party.ended_seconds is not None, -GRAVITY[party.severity], party.id
 
 
 def _explains(cause: Party, party: Party) -> bool:
@@ -183,7 +227,8 @@ def find_explanation(stopped_by: str, labels: Mapping[str, str], touches: Mappin
     if stopped_by == "loop hold":
         loop = snapshot.loops.get(labels.get("loop", ""))
         why = scope.explain_hold(loop.target, snapshot) if loop else ""
-        return f"The loop is on hold: {why}." if why else emptied
+        catches_up = _explain_queue(labels.get("queue", ""), pausing.CONSUMPTION, snapshot)
+        return f"The loop is on hold: {why}." if why else emptied or catches_up
     if stopped_by == "node drain":
         return emptied
     if stopped_by == "host drain":
@@ -194,15 +239,45 @@ def find_explanation(stopped_by: str, labels: Mapping[str, str], touches: Mappin
     if not stopped_by:
         return ""
     part = pausing.CONSUMPTION if stopped_by == "consumption pause" else pausing.INTAKE
-    pauses = [(queue, scope.find_pause(queue, part, snapshot)) for queue in _list_queues(labels, touches, snapshot)]
-    words = [scope.pause_in_words(queue, pause) for queue, pause in pauses if pause is not None]
+    queues = _list_queues(labels, touches, snapshot)
+    said = [_explain_queue(queue, part, snapshot) for queue in queues]
     # Of several queues all have to be paused: one that is not should make progress.
-    return words[0] if words and len(words) == len(pauses) else ""
+    return said[0] if said and all(said) else ""
+
+
+def _explain_queue(queue: str, part: str, snapshot: Snapshot) -> str:
+    """Return the pause of a queue, or that it catches up after one or after an outage; "" if neither is so."""
+    pause = scope.find_pause(queue, part, snapshot)
+    if pause is not None:
+        return scope.pause_in_words(queue, pause)
+    row = snapshot.queues.get(queue)
+    if part != pausing.CONSUMPTION or row is None or row.catching_up is None:
+        return ""
+    return f"Queue {queue} catches up after {row.catching_up.after}; its backlog falls."
+
+
+def find_root(condition: str, labels: Mapping[str, str], snapshot: Snapshot) -> str:
+    """Return the subject that causes an alert, as the snapshot knows; "" if it knows none."""
+    if condition not in JOINED:
+        return ""
+    for subject in list_alert_subjects(condition, labels):
+        state = snapshot.states.get(subject)
+        if state is not None and state.within is not None:
+            return state.within
+        if state is not None and (state.affected or state.late or state.actions):
+            return subject
+    if condition in BURNS and "queue" not in labels:
+        # A budget of all queues burns because of the only cause that makes queues late.
+        late = {state.within or f"queue/{state.name}" for state in snapshot.states.values() if state.late}
+        return late.pop() if len(late) == 1 else ""
+    return ""
 
 
 def _list_queues(labels: Mapping[str, str], touches: Mapping[str, Any], snapshot: Snapshot) -> list[str]:
     if "queue" in labels:
         return [labels["queue"]]
+    if "objective" in labels:
+        return []
     if "producer" in labels:
         # The snapshot forgets a silent producer before a pause is over.
         return list(touches.get("queues", ()))

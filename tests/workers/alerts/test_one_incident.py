@@ -1,0 +1,112 @@
+"""One cause is one incident with one notification and one end, as the headline names it."""
+
+from typing import Any
+
+import pytest
+
+from common.stored_document import convert_to_plain
+from tests.workers.alerts.checks import Looks, rule
+from tests.workers.snapshot.test_causes import PAUSE, make_handler_slow
+from tests.workers.snapshot.trouble import VirtualPlant
+from workers.alerts.lifecycle.models import Alert, Delivery
+
+pytestmark = pytest.mark.django_db
+OBJECTIVES = {"late": {"target": 0.99, "window_days": 30, "kind": "queue", "subject": "alert"}}
+FIRING, RESOLVED = Delivery.Kind.FIRING, Delivery.Kind.RESOLVED
+
+
+@pytest.fixture
+def looks(looks: Looks) -> Looks:
+    rule("queue-behind", condition="queue_wait", title="Queue {queue} falls behind", threshold=30, clear_threshold=15,
+         severity="warning", for_seconds=10)  # fmt: skip
+    rule("burns", condition="budget_burn_fast", title="{objective}: burns", threshold=14, clear_threshold=14)
+    return looks
+
+
+class WatchedPlant:
+    """A virtual plant whose alerts are checked every two seconds."""
+
+    def __init__(self, looks: Looks) -> None:
+        self.plant, self.looks = VirtualPlant(), looks
+        self.run(range(60), lambda plant, second: None)
+
+    def run(self, seconds: range, inject: Any) -> None:
+        for second in seconds:
+            inject(self.plant, second)
+            self.plant.observe()
+            if second % 2 == 0:
+                self.looks.snapshot = convert_to_plain(self.plant.snapshot)
+                self.looks.look()
+
+
+def burn(plant: VirtualPlant, second: int) -> None:
+    make_handler_slow(plant, second)
+    if second > 70:
+        plant.document["objectives"] = {"late": {**OBJECTIVES["late"], "burn": {"fast": 90.0}}}
+
+
+def calm(plant: VirtualPlant, second: int) -> None:
+    plant.document = VirtualPlant().document
+
+
+def roots() -> list[str]:
+    fired = Alert.objects.filter(under=None, resolved_at=None, fired_at__isnull=False)
+    return list(fired.values_list("title", flat=True))
+
+
+def count(kind: str) -> int:
+    return Delivery.objects.filter(kind=kind).count()
+
+
+CAUSE = "The handler of queue slow became 20x slower and holds both worker slots"
+
+
+def test_a_slow_handler_is_one_incident_that_becomes_critical_and_notifies_once(looks):
+    watched = WatchedPlant(looks)
+    watched.run(range(120), burn)
+    assert Alert.objects.filter(fired_at__isnull=False).count() >= 3
+    assert roots() == [CAUSE]
+    leader = Alert.objects.get(under=None, fired_at__isnull=False)
+    assert leader.severity == "critical", "the error budget burns"
+    assert count(FIRING) == 1
+    assert leader.impact.startswith("Queues alert and process can't get a slot:")
+    watched.run(range(120, 200), calm)
+    assert roots() == []
+    assert (count(FIRING), count(RESOLVED)) == (1, 1)
+
+
+def test_while_the_cause_is_paused_its_victims_are_no_incidents_and_it_catches_up_in_silence(looks):
+    watched = WatchedPlant(looks)
+    watched.run(range(100), make_handler_slow)
+    assert count(FIRING) == 1
+
+    def pause(plant: VirtualPlant, second: int) -> None:
+        plant.busy(alert=1, process=1)
+        plant.fall_behind("slow", 1.0 * second, 140 + second, pauses=[PAUSE], service_seconds=None)
+        for name in ("alert", "process"):
+            plant.fall_behind(name, max(0.0, 60.0 - 2 * (second - 100)), max(0, 200 - 5 * (second - 100)))
+
+    watched.run(range(100, 600), pause)
+    assert roots() == [CAUSE] and count(FIRING) == 1
+
+    def catch_up(plant: VirtualPlant, second: int) -> None:
+        left = max(0, 740 - 5 * (second - 600))
+        plant.busy(slow=1)
+        plant.queue("slow", pauses=[], waiting_events=left, wait_seconds=left / 2, trend="falling", service_seconds=0.2)
+
+    watched.run(range(600, 800), catch_up)
+    assert roots() == []
+    assert (count(FIRING), count(RESOLVED)) == (1, 1)
+
+
+def test_a_long_pause_notifies_nobody_when_it_ends_unless_the_backlog_stays(looks):
+    watched = WatchedPlant(looks)
+
+    def pause(plant: VirtualPlant, second: int) -> None:
+        plant.fall_behind("slow", 1.0 * second, 5 * second, pauses=[PAUSE])
+
+    watched.run(range(300), pause)
+    watched.run(range(300, 360), lambda plant, second: plant.queue("slow", pauses=[], waiting_events=1_500 - second))
+    assert count(FIRING) == 0
+    watched.run(range(360, 420), lambda plant, second: None)
+    assert count(FIRING) == 1
