@@ -18,7 +18,7 @@ from workers.documents.snapshot import Snapshot
 MEMORY_SECONDS = 10.0
 FULL, CROWDS, CROWDED, LIGHT = 0.8, 0.4, 0.3, 0.2
 HALF = 0.5
-ALL, MOST = 0.7, 0.5
+ALL, MOST = 0.7, 0.6
 
 
 class Starvation:
@@ -30,7 +30,7 @@ class Starvation:
     def _forget(self) -> None:
         self._shares: dict[str, float] = {}
         self._seconds: float | None = None
-        self._crowding, self._holds_all = "", False
+        self._crowding, self._holds_all, self._holds_most = "", False, False
         # Queue → the queue that it waited because of, and when last.
         self._crowded: dict[str, tuple[str, float]] = {}
 
@@ -60,11 +60,12 @@ class Starvation:
             return None
         share = self._shares.get(self._crowding, 0.0)
         self._holds_all = share >= (MOST if self._holds_all else ALL)
+        self._holds_most = share >= (HALF if self._holds_most else MOST)
         return SlotHolder(
             queue=self._crowding or last,
             crowded={name: queue for name, (queue, _) in self._crowded.items()},
             holds_all=self._holds_all,
-            active=bool(self._crowding),
+            active=self._holds_most,
         )
 
     def _average(self, snapshot: Snapshot, slots: float, monotonic_seconds: float) -> None:

@@ -263,6 +263,8 @@ def prepare_deliveries(this: AlertCheck, evidence: Evidence) -> None:
                 alert.worst_sentence = alert.sentence
         suppressed = alert.snoozed_until is not None or alert.silence_id is not None
         suppressed = suppressed or alert.under_id is not None or bool(alert.explanation)
+        # One that is about to end and has notified nobody lately does not start to.
+        suppressed = suppressed or (alert.cleared_since is not None and alert.told_from is None)
         steps = alert.rule.escalation if alert.rule else []
         delays = [60.0 * step["after_minutes"] for step in steps]
         episode, due = automaton.find_due_steps(build_episode(alert), suppressed, delays, this.now)
