@@ -2,11 +2,12 @@
 
 share of a queue = the slots that its workers have / all slots, averaged over about MEMORY_SECONDS
 it crowds        when all queues together have FULL of the slots, and it at least CROWDS of them; until
-it has less than CROWDED of them
+                 it has less than CROWDED of them
 it is crowded    a queue with less than LIGHT of them while another one crowds, or with less than HALF of what
-that one has (of few slots, one is a large share); and for LINGER_SECONDS after that, since
-its backlog keeps its own workers busy then
-it holds all     when it has ALL of the slots, until it has less than MOST of them
+                 that one has (of few slots, one is a large share); and for LINGER_SECONDS after that, since
+                 its backlog keeps its own workers busy then
+it holds most    when it has MOST of the slots, until it has less than HALF; all, when it has ALL, until it has
+                 less than MOST
 """
 
 import math
