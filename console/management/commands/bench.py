@@ -46,6 +46,7 @@ BENCHES = {
     "burst": "plant",
     "ingest": "plant",
     "causes": "",
+    "trouble": "",
     "peers": "peers",
 }
 
