@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from workers.alerts.lifecycle.models import Alert, AlertRule
 from workers.documents.objectives import ObjectiveStatus
 from workers.documents.snapshot import Snapshot
-from workers.documents.states import SubjectFinding
+from workers.documents.states import SubjectFinding, SubjectState
 from workers.objectives.models import Objective
 
 LIMIT_SECONDS = 30.0  # without a rule
@@ -36,7 +36,7 @@ class AffectedQueue:
     """A queue of an incident. share: its wait, of the longest wait of all affected queues."""
 
     name: str
-    sign: str | None
+    state: SubjectState | None
     wait_seconds: float | None
     waiting_events: int | None
     limit_seconds: float
@@ -62,6 +62,12 @@ def list_affected_queues(
     return sorted(rows, key=lambda row: -(row.wait_seconds or 0.0))
 
 
+def list_names(finding: SubjectFinding) -> list[str]:
+    """Return the names of the queues, nodes, and worker hosts that a finding is about."""
+    subjects = (subject.partition("/") for subject in (finding.subject, *finding.affected))
+    return list(dict.fromkeys(name for kind, _, name in subjects if kind in ("queue", "node", "host")))
+
+
 def find_wait_limit() -> float:
     """Return the lowest threshold of the rules for the oldest event of a queue, s."""
     thresholds = AlertRule.objects.filter(condition="queue_wait", enabled=True).values_list("threshold", flat=True)
@@ -80,7 +86,7 @@ def _build_row(
     best = min(own, key=lambda objective: objective.subject == "", default=None)
     return AffectedQueue(
         name=name,
-        sign=state.sign if state else None,
+        state=state,
         wait_seconds=row.wait_seconds,
         waiting_events=row.waiting_events,
         limit_seconds=limit,

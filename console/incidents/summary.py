@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.incidents.affected import AffectedQueue, BudgetLeft, list_affected_queues
+from console.incidents.affected import AffectedQueue, BudgetLeft, list_affected_queues, list_names
 from console.incidents.quick_actions import find_incident_finding
 from console.incidents.similar import SimilarIncident, list_similar_incidents
 from workers.alerts.evaluation import impact
@@ -18,13 +18,16 @@ MAX_BARS = 6
 class IncidentSummary:
     """A root alert with the alerts that it explains, the root first.
 
-    cause: its headline; budget: the one that is used up first.
+    cause: its headline; key: identifies its finding in the next snapshot, "" if it has none; names: those that its
+    texts show on a tint; budget: the one that is used up first.
     """
 
     number: int
     root: Alert
     cause: str
     impact: str
+    key: str
+    names: list[str]
     alerts: list[Alert]
     affected: list[AffectedQueue]
     budget: BudgetLeft | None
@@ -50,6 +53,8 @@ def build_incident_summary(alert: Alert, snapshot: Snapshot, data: Path) -> Inci
         root=root,
         cause=finding.sentence if finding else root.title,
         impact=(finding.impact if finding else "") or impact.read_recorded_impact(root),
+        key=f"{finding.subject}#{finding.incident}" if finding else "",
+        names=list_names(finding) if finding else [],
         alerts=alerts,
         affected=affected,
         budget=min(budgets, key=lambda budget: budget.used_up_at or 0.0, default=None),

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from console.accounts.access import Actor
 from console.actions.alerts import may_quiet
 from console.display.loops import FoldedDecisions, fold_decisions
+from console.incidents.affected import AffectedQueue, list_affected_queues, list_names
 from console.incidents.change_rows import ShownChange, build_change_rows
 from console.incidents.changes import IncidentChange, is_incident, load_changes
 from console.incidents.quick_actions import QuickAction, list_finding_actions
 from workers.alerts.lifecycle.models import Alert, AlertRule
 from workers.alerts.lifecycle.open_alerts import AlertSituation, describe_situation
-from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import Snapshot
-from workers.documents.states import SEVERITIES, Severity, SubjectFinding, SubjectState
+from workers.documents.states import SEVERITIES, Severity, SubjectFinding
 from workers.models import LedgerEntry, Loop
 
 MAX_SHOWN = 3
@@ -36,15 +36,6 @@ class ShownFinding:
     def key(self) -> str:
         """Return what identifies it in the next snapshot (static/js/values/derived.js)."""
         return f"{self.finding.subject}#{self.finding.incident or ''}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class AffectedQueue:
-    """A queue that waits, and its state."""
-
-    name: str
-    status: QueueStatus
-    state: SubjectState | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,12 +107,6 @@ def build_hero(snapshot: Snapshot, actor: Actor, is_past: bool) -> Hero:
     )
 
 
-def list_names(finding: SubjectFinding) -> list[str]:
-    """Return the names of the queues, nodes, and worker hosts that a finding is about."""
-    subjects = (subject.partition("/") for subject in (finding.subject, *finding.affected))
-    return list(dict.fromkeys(name for kind, _, name in subjects if kind in ("queue", "node", "host")))
-
-
 def find_limit(condition: str) -> float | None:
     """Return the lowest threshold of the enabled alert rules of a condition."""
     rules = AlertRule.objects.filter(condition=condition, enabled=True)
@@ -133,7 +118,7 @@ def _build_details(finding: SubjectFinding, snapshot: Snapshot, actor: Actor) ->
     alert = Alert.objects.select_related("rule", "acknowledged_by", "silence").filter(pk=finding.incident or 0).first()
     if alert is None:
         return None
-    queues = _list_affected_queues(finding, snapshot)
+    queues = list_affected_queues([], finding, snapshot)[:MAX_QUEUES]
     since = LedgerEntry.objects.filter(at__gte=alert.began_at, acted=True).exclude(mode=Loop.Mode.HOLD)
     lines = fold_decisions(since.select_related("loop").order_by("-at", "-pk")[:MAX_READ])
     return IncidentDetails(
@@ -152,15 +137,6 @@ def _list_upstream_changes(alert: Alert) -> list[IncidentChange]:
     """Return the most likely causes among the changes before it: those upstream of its subject."""
     changes = load_changes(alert) if is_incident(alert) else []
     return [change for change in changes if change.steps is not None][:MAX_CHANGES]
-
-
-def _list_affected_queues(finding: SubjectFinding, snapshot: Snapshot) -> list[AffectedQueue]:
-    names = [name for name in list_names(finding) if name in snapshot.queues]
-    rows = [
-        AffectedQueue(name=name, status=snapshot.queues[name], state=snapshot.states.get(f"queue/{name}"))
-        for name in names
-    ]
-    return sorted(rows, key=lambda row: -(row.status.wait_seconds or 0.0))[:MAX_QUEUES]
 
 
 def _find_budget(queues: Iterable[str], snapshot: Snapshot) -> SpentBudget | None:

@@ -142,14 +142,6 @@ export const derived = {
     const alert = alertOf(alerts, element);
     if (alert) set(element, alert.sentence);
   },
-  incident_cause(element, { health }) {
-    const cause = findingOf(health, element);
-    if (cause) set(element, cause.sentence);
-  },
-  incident_impact(element, { health }) {
-    const cause = findingOf(health, element);
-    if (cause?.impact) set(element, cause.impact);
-  },
   open_proposals(element, snapshot) {
     badge(element, proposed(snapshot), "to approve");
   },
@@ -209,8 +201,6 @@ const manualChanges = ({ hands = [] }) => hands.length;
 /** @param {LiveSnapshot} snapshot */
 const proposed = ({ plans = [] }) => plans.filter((plan) => plan.state === "proposed").length;
 
-/** @param {PlantHealth} health @param {HTMLElement} element */
-const findingOf = (health, element) => (health.findings ?? []).find(({ incident }) => incident === Number(element.dataset.incident));
 /** @param {AlertStatus[]} alerts @param {HTMLElement} element */
 const alertOf = (alerts, element) => alerts.find((alert) => alert.id === Number(element.dataset.alert));
 
