@@ -319,7 +319,9 @@ def _explain_no_effect(snapshot: Snapshot, action: RecentAction) -> str:
         slots = snapshot.totals.worker_slots
         if slots == 0:
             return ", without effect: no worker host runs"
-        if slots and snapshot.crowd is not None and snapshot.crowd.active:
+        late = any(state.late for state in snapshot.states.values())
+        is_full = late and (snapshot.totals.workers_busy or 0) >= (slots or 0)
+        if slots and (is_full or (snapshot.crowd is not None and snapshot.crowd.active)):
             return f", without effect: the pool is full ({slots} of {slots} slots)"
         if causes & {"pipeline", "application"}:
             return ", which can't help: the pipeline makes no progress"

@@ -33,7 +33,6 @@ from workers.snapshot.suggestions import format_seconds
 from workers.steering import scope
 from workers.steering.scope import find_pause
 
-EARLY_SHARE = 0.25  # of the wait limit: from here on a burst is a warning
 BURST_SECONDS = 600.0  # a backlog is due to a burst for this time after it
 
 
@@ -88,11 +87,12 @@ def _find_slot_holder(scene: Scene) -> Iterator[Cause]:
         sentence = f"A burst on queue {name}{describe_producer(snapshot, name)} {hold}."
     else:
         sentence = f"Queue {name} {hold}."
-    can = "can't get a slot" if crowd.holds_all else "rarely get a slot" if len(victims) > 1 else "rarely gets a slot"
+    named = [queue for queue in victims if scene.is_late(queue) or scene.waits_noticeably(queue)]
+    can = "can't get a slot" if crowd.holds_all else "rarely get a slot" if len(named) > 1 else "rarely gets a slot"
     parts = []
-    if victims:
-        waits = scene.describe_waits(victims, ("its oldest event waits", "their oldest events wait"))
-        queues = f"{'Queue' if len(victims) == 1 else 'Queues'} {join_names(victims)}"
+    if named:
+        waits = scene.describe_waits(named, ("its oldest event waits", "their oldest events wait"))
+        queues = f"{'Queue' if len(named) == 1 else 'Queues'} {join_names(named)}"
         parts.append(f"{queues} {can}: {waits}" if waits else f"{queues} {can}")
     parts += [scene.describe_waits([name]), _describe_service(row)]
     rollback = suggestions.suggest_rollback(snapshot, name)
@@ -226,7 +226,7 @@ def _describe_overload(scene: Scene, name: str, law: str, handler: str, remedies
         what = f"Queue {name} falls behind" if late else f"Queue {name} is filling"
         what = f"{what}: most of its events have the key {hot}"
     elif late and not burst:
-        what = f"Queue {name} falls behind"
+        what = f"Queue {name} {'catches up' if row.trend == 'falling' else 'falls behind'}"
     acting = any(
         loop.law == law and loop.mode == Loop.Mode.AUTO and loop.target.get("queue", name) == name
         for loop in snapshot.loops.values()
@@ -234,8 +234,7 @@ def _describe_overload(scene: Scene, name: str, law: str, handler: str, remedies
     if late and (row.trend != "falling" or not acting):
         return _describe_late_queue(scene, name, f"{what}.", actions)
     limit, wait = scene.find_limit(name), row.wait_seconds
-    early = limit is not None and wait is not None and wait >= EARLY_SHARE * limit
-    severity: Severity = "warning" if late or early else "notice"
+    severity: Severity = "warning" if late or scene.waits_noticeably(name) else "notice"
     of = f" of {format_seconds(limit)}" if limit else ""
     oldest = "" if wait is None else f"Oldest event {format_seconds(wait)}{of}"
     figures = [oldest, format_waiting(row.waiting_events), describe_clearing(row)]
@@ -261,7 +260,8 @@ def _describe_late_queue(scene: Scene, name: str, sentence: str, actions: Sequen
         parts.append(f"the p95 latency is {format_seconds(latency)} (limit {format_seconds(limit)})")
     parts += [format_waiting(row.waiting_events) if row.waiting_events else "", _describe_service(row)]
     loops = tuple(scene.list_loops(queue=name))
-    return Cause(f"queue/{name}", sentence, join_sentences(*parts), loops, tuple(actions))
+    early: Severity | None = "warning" if not scene.is_late(name) and scene.waits_noticeably(name) else None
+    return Cause(f"queue/{name}", sentence, join_sentences(*parts), loops, tuple(actions), early)
 
 
 QUEUE_FINDERS = (_find_pauses, _find_slot_holder, _find_poison, _find_late_queues, _find_dead_letters)

@@ -16,15 +16,35 @@ from queues.topology import QueueSpec
 from workers.documents.queues import CatchUp, QueueStatus
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SubjectState
+from workers.snapshot.scene import compute_slowdown
 from workers.steering.scope import find_pause
 
 USUAL_SECONDS = 120.0
+SMOOTH_SECONDS = 8.0
 FIRST_SECONDS = 20.0  # of samples before a usual figure is known
 RELEARN_SECONDS = 1_800.0
 UNUSUAL = 2.0
 MIN_BURST_PER_SECOND = 5.0
 FALLING_SECONDS = 30.0
 DIGITS = 2
+
+
+class SmoothedRate:
+    """A rate averaged over about SMOOTH_SECONDS: producers send in batches, and one batch is no burst."""
+
+    def __init__(self) -> None:
+        self._value: float | None = None
+        self._at = 0.0
+
+    def add(self, value: float | None, at_seconds: float) -> float | None:
+        """Add a sample; return the average, None while the rate is unknown."""
+        if value is None or self._value is None:
+            self._value = value
+        else:
+            weight = 1 - math.exp(-max(0.0, at_seconds - self._at) / SMOOTH_SECONDS)
+            self._value += (value - self._value) * weight
+        self._at = at_seconds
+        return self._value
 
 
 class UsualFigure:
@@ -49,7 +69,9 @@ class UsualFigure:
             return
         self._unusual_seconds = 0.0
         self._known_seconds += elapsed
-        self._value += (value - self._value) * (1 - math.exp(-elapsed / USUAL_SECONDS))
+        # At first it is the mean of all samples.
+        first = elapsed / max(self._known_seconds, 1.0)
+        self._value += (value - self._value) * min(1.0, max(first, 1 - math.exp(-elapsed / USUAL_SECONDS)))
 
     def is_unusual(self, value: float) -> bool:
         return self.value is not None and value > UNUSUAL * self.value
@@ -69,6 +91,7 @@ class QueueMemory:
         rows = before.queues
         self._services = {name: UsualFigure(row.usual_service_seconds) for name, row in rows.items()}
         self._arrivals = {name: UsualFigure(row.usual_in_per_second) for name, row in rows.items()}
+        self._recent: dict[str, SmoothedRate] = {}
         self._bursts = {name: row.burst_at for name, row in rows.items()}
         self._changes = {name: row.handler_changed_at for name, row in rows.items()}
         self._catching_up = {name: row.catching_up for name, row in rows.items()}
@@ -95,9 +118,11 @@ class QueueMemory:
             if state is None or earlier is None or not state.late:
                 continue
             paused = find_pause(name, CONSUMPTION, snapshot) is not None
-            ended = _describe_ended_cause(earlier, before) if earlier.late else ""
+            slow = earlier.late and "slower" in earlier.finding and compute_slowdown(row) is None
+            ended = "a slow handler" if slow else _describe_ended_cause(earlier, before) if earlier.late else ""
             ended = ended or _describe_freed_slots(name, snapshot)
-            if ended and not paused and state.within is None and row.catching_up is None and not state.affected:
+            is_cause = bool(state.affected) and not slow
+            if ended and not paused and state.within is None and row.catching_up is None and not is_cause:
                 begun[name] = CatchUp(after=ended, since=now, least_events=row.waiting_events or 0, least_at=now)
         if not begun:
             return None
@@ -113,7 +138,7 @@ class QueueMemory:
     ) -> QueueStatus:
         service, arrivals = (figures.setdefault(name, UsualFigure()) for figures in (self._services, self._arrivals))
         service.add(row.service_seconds, at_seconds)
-        incoming = row.in_per_second
+        incoming = self._recent.setdefault(name, SmoothedRate()).add(row.in_per_second, at_seconds)
         if incoming is not None and incoming >= MIN_BURST_PER_SECOND and arrivals.is_unusual(incoming):
             self._bursts[name] = now
         arrivals.add(incoming, at_seconds)
@@ -138,7 +163,8 @@ def _describe_freed_slots(name: str, snapshot: Snapshot) -> str:
     holder = crowd.crowded.get(name) if crowd else None
     if crowd is None or holder is None or holder not in snapshot.queues:
         return ""
-    is_over = not crowd.active or find_pause(holder, CONSUMPTION, snapshot) is not None
+    paused = find_pause(holder, CONSUMPTION, snapshot) is not None
+    is_over = not crowd.active or paused or snapshot.queues[holder].catching_up is not None
     return f"waiting for slots that {holder} held" if is_over else ""
 
 

@@ -16,6 +16,7 @@ STEPS = (2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100, 200, 500, 1_000)  # coarse, 
 DOMINANT = 0.5  # share of the events of a sample
 MIN_SAMPLE = 20
 OLDEST_SHARE = 0.9
+EARLY_SHARE = 0.25  # of the wait limit: from here on a burst or a slow handler is a warning
 FILLS_SECONDS = 30.0  # of arrivals: a larger backlog is more than a consumer takes at once
 BEHIND, SLOW, FILLING, PAUSED = "falls behind", "is slow", "is filling", "is paused"
 DEAD_LETTERS = "has dead letters"
@@ -61,6 +62,11 @@ class Scene:
     def is_late(self, name: str) -> bool:
         state = self.states.get(f"queue/{name}")
         return state is not None and state.late
+
+    def waits_noticeably(self, name: str) -> bool:
+        """Return whether the oldest event of a queue has waited for a notable part of its limit."""
+        limit, wait = self.find_limit(name), self.snapshot.queues[name].wait_seconds
+        return limit is not None and wait is not None and wait >= EARLY_SHARE * limit
 
     def has_dead_letters(self, name: str) -> bool:
         """Return whether a queue has as many dead letters as a rule names."""

@@ -6,8 +6,8 @@ it crowds        when all queues together have FULL of the slots, and it at leas
 it is crowded    a queue with less than LIGHT of them while another one crowds, or with less than HALF of what
                  that one has (of few slots, one is a large share); and for LINGER_SECONDS after that, since
                  its backlog keeps its own workers busy then
-it holds most    when it has MOST of the slots, until it has less than HALF; all, when it has ALL, until it has
-                 less than MOST
+it holds most    when it has MOST of the slots, until it has less than LEAST; all, when it has ALL, until it
+                 has less than MOST
 """
 
 import math
@@ -19,7 +19,7 @@ from workers.documents.snapshot import Snapshot
 MEMORY_SECONDS = 10.0
 FULL, CROWDS, CROWDED, LIGHT = 0.8, 0.4, 0.3, 0.2
 HALF = 0.5
-ALL, MOST = 0.7, 0.6
+ALL, MOST, LEAST = 0.7, 0.55, 0.45
 
 
 class Starvation:
@@ -61,7 +61,7 @@ class Starvation:
             return None
         share = self._shares.get(self._crowding, 0.0)
         self._holds_all = share >= (MOST if self._holds_all else ALL)
-        self._holds_most = share >= (HALF if self._holds_most else MOST)
+        self._holds_most = share >= (LEAST if self._holds_most else MOST)
         return SlotHolder(
             queue=self._crowding or last,
             crowded={name: queue for name, (queue, _) in self._crowded.items()},

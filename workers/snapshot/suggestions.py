@@ -27,7 +27,7 @@ def suggest_pause(snapshot: Snapshot, queue: str, waiting: Sequence[str]) -> lis
         takes = f" (one event takes {format_seconds(row.service_seconds)})" if row.service_seconds else ""
         effects.append(f"Frees the worker slots when the workers of {queue} finish their current block{takes}.")
         seconds = estimate_catch_up_seconds(snapshot, waiting)
-        soon = "" if seconds is None else f" in about {format_seconds(seconds)}"
+        soon = "" if seconds is None else f" in about {format_seconds(max(1.0, seconds))}"
         effects.append(f"{_name(waiting)} then catch{'es' if len(waiting) == 1 else ''} up{soon}.")
     else:
         effects.append(f"No event of {queue} is handled until the pause ends.")
@@ -209,7 +209,7 @@ def estimate_catch_up_seconds(snapshot: Snapshot, queues: Sequence[str]) -> floa
 def format_seconds(seconds: float) -> str:
     """Return a time in a unit that people read: 0.36 s, 2.9 s, 41 s, 3 min."""
     if seconds < 0.01:
-        return f"{1_000 * seconds:.1f} ms"
+        return f"{1_000 * seconds:.1f} ms" if seconds > 0 else "0 s"
     if seconds < 10:
         return f"{seconds:.2g} s"
     return f"{seconds:,.0f} s" if seconds < 120 else f"{seconds / 60:,.0f} min"

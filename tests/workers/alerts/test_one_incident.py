@@ -69,7 +69,7 @@ def test_a_slow_handler_is_one_incident_that_becomes_critical_and_notifies_once(
     leader = Alert.objects.get(under=None, fired_at__isnull=False)
     assert leader.severity == "critical", "the error budget burns"
     assert count(FIRING) == 1
-    assert leader.impact.startswith("Queues alert and process can't get a slot:")
+    assert leader.impact.startswith("Queue alert can't get a slot:")
     watched.run(range(120, 200), calm)
     assert roots() == []
     assert (count(FIRING), count(RESOLVED)) == (1, 1)

@@ -28,6 +28,9 @@ CALM: dict[str, Any] = {
 BUSY = {"state": "BUSY", "sentence": "Node n2 is busy: 78 % of its capacity.", "severity": "warning"}
 
 
+NO_EFFECT = ", without effect: "
+
+
 def deed(law: str, did: str, at: float, points: int = 0) -> dict[str, Any]:
     return {"law": law, "entry": 1, "at": at, "verdict": "effective", "did": did, "points": points}
 
@@ -55,6 +58,34 @@ def test_what_was_done_before_the_clock_was_set_back_was_not_done_just_now():
 def test_while_all_is_well_only_moved_points_are_worth_a_word():
     deeds = [deed("worker_rate", "started 3 workers", 999.0), deed("rebalancing", "moved 120 points", 940.0, 120)]
     assert sentence(deeds=deeds) == "Rebalancing moved 120 points 1 min ago."
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        (
+            {"totals": {"worker_slots": 2}, "crowd": {"queue": "slow"}},
+            ", without effect: the pool is full (2 of 2 slots)",
+        ),
+        ({"totals": {"worker_slots": 2, "workers_busy": 1}}, ""),
+        (
+            {"totals": {"worker_slots": 0}, "queues": {"alert": {"kind": "jobs"}}},
+            ", without effect: no worker host runs",
+        ),
+        (
+            {
+                "queues": {"telemetry": {"kind": "pipeline", "wait_seconds": 50.0, "waiting_events": 9}},
+                "pipeline": {"state": "offline", "age_seconds": 30.0},
+            },
+            ", which can't help: the pipeline makes no progress",
+        ),
+    ],
+)
+def test_of_an_action_that_can_not_help_now_that_is_said(trouble, words):
+    deeds = [deed("worker_rate", "started 1 worker", 999.0)]
+    told = sentence(health=BUSY, deeds=deeds, **trouble)
+    assert told.startswith(f"Worker rate started 1 worker just now{words}")
+    assert bool(words) or "," not in told
 
 
 def test_an_overload_that_no_loop_acts_on_is_said():

@@ -292,6 +292,30 @@ def test_a_process_that_the_supervisor_restarted_quickly_is_seen_for_a_minute():
     assert health.findings[0].impact == "It was gone for 2.1 s."
 
 
+def test_events_that_come_in_batches_are_no_burst():
+    plant = VirtualPlant()
+    for second in range(120):
+        plant.queue("process", in_per_second=10.0 if second % 3 == 0 else 0.0)
+        plant.observe()
+    assert plant.snapshot.queues["process"].burst_at is None
+    assert plant.snapshot.queues["process"].usual_in_per_second == pytest.approx(3.3, abs=1.7)
+    for _ in range(10):
+        plant.queue("process", in_per_second=40.0)
+        plant.observe()
+    assert plant.snapshot.queues["process"].burst_at is not None
+
+
+def test_a_queue_whose_handler_is_as_fast_as_before_catches_up():
+    plant, _ = start(make_handler_slow, seconds=70)
+    for second in range(40):
+        plant.queue("slow", service_seconds=0.1, out_per_second=20.0)
+        plant.fall_behind("slow", 70.0 - second, 140 - 3 * second)
+        for name in ("alert", "process"):
+            plant.fall_behind(name, 40.0 - second, 80 - 2 * second)
+        health = plant.observe()
+    assert (health.severity, health.sentence) == ("notice", "Queue slow catches up after a slow handler.")
+
+
 CAUSES = {
     "slow": make_handler_slow,
     "node": lose_node,

@@ -379,7 +379,7 @@ def shedding(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     elapses=True,
     rule=ShippedRule("observer-silent", "The plant is not observed", 10, 5, keep_seconds=5, severity="critical"),
     impact="Pages show an outdated state of the plant. Loops take no action on old measurements.",
-    first_step="Start the observer (manage.py observe). Check whether the control server responds.",
+    first_step="Restart the observer process; if it is suspended, kill it. Check whether the control server responds.",
 )
 def observer_silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     age = evidence.silent_seconds

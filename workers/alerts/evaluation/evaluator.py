@@ -304,7 +304,7 @@ def _note_roots(this: AlertCheck, evidence: Evidence) -> None:
             continue
         root = inhibition.find_root(alert.condition, alert.labels, evidence.snapshot)
         state = evidence.snapshot.states.get(root)
-        if state is not None and state.severity in ("warning", "critical"):
+        if state is not None and state.severity in ("warning", "critical") and state.actions:
             title = AGE.sub("", make_storable(state.finding).rstrip("."))[:MAX_TITLE]
             alert.touches = {**alert.touches, ROOT: root, CAUSE: title}
 
