@@ -314,6 +314,8 @@ class Drill(models.Model):
     recovered_at = models.DateTimeField(null=True, default=None)
     points: "models.JSONField[Any, Any]" = models.JSONField(default=dict)  # by part
     score = models.PositiveSmallIntegerField(null=True, default=None)
+    # What was observed (`console.drills.checks`), by its place there.
+    checks: "models.JSONField[Any, Any]" = models.JSONField(default=dict, db_default={})
 
     def __str__(self) -> str:
         return f"drill {self.pk} {self.scenario}"

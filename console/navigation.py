@@ -117,6 +117,7 @@ def get_page_permission(name: str) -> str:
 
 # Pages that are not on the rail: name of the address, label, required permission, and its page on the rail.
 MORE_PAGES = (
+    ("welcome", "Welcome", "plant.view", "overview"),
     ("silences", "Silences", "plant.view", "alert-rules"),
     ("receivers", "Receivers", "plant.view", "alert-rules"),
     ("report", "Weekly report", "plant.view", "alert-review"),

@@ -11,7 +11,7 @@ from console.pages.help import help
 from console.pages.loops import loop_actions, loops, manual_changes, plant_settings, what_if
 from console.pages.people import account, identity_provider, login, people, second_factor
 from console.pages.pipeline import pipeline, pipeline_declaration
-from console.pages.plant import assistant_proposals, attach, overview, plans, plant, plants, processes
+from console.pages.plant import assistant_proposals, attach, overview, plans, plant, plants, processes, welcome
 from console.pages.queues import dead_letters, queue_definitions, queues
 from console.pages.records import costs, differences, ledger, shared_link, timeline
 from console.pages.work import drills, figures, lab, tasks
@@ -152,6 +152,9 @@ urlpatterns = [
     path("timeline/document.html", timeline.document, name="timeline-document"),
     path("filters/save", filtered_list.save, name="filter-save"),
     path("filters/remove", filtered_list.remove, name="filter-remove"),
+    path("welcome/", welcome.welcome_page, name="welcome"),
+    path("welcome/start", welcome.start, name="welcome-start"),
+    path("welcome/skip", welcome.skip, name="welcome-skip"),
     path("drills/start", drills.start, name="drill-start"),
     path("drills/schedule", drills.schedule, name="drill-schedule"),
     path("drills/<int:drill_id>/", drills.drill_page, name="drill"),

@@ -53,6 +53,9 @@ class DrillPlant(Protocol):
     def end(self, kind: FaultKind, subjects: Mapping[str, str], undo: Undo, now: datetime) -> None:
         """End a fault, whether it was started or not."""
 
+    def read_snapshot(self) -> Snapshot:
+        """Return the newest snapshot. Raises `WeirError` if there is none."""
+
     def close(self) -> None:
         """Publish nothing more."""
 
@@ -89,7 +92,7 @@ class EmbeddedPlant:
         if not Queue.objects.filter(name=queue).exists():
             thresholds = enforcing.get_node_thresholds(now)
             projection.create_queue(self._control, queue, Queue.Kind.JOBS, None, thresholds, **PRACTICE_SETTINGS)
-        slots = self._read_snapshot().totals.worker_slots or 2
+        slots = self.read_snapshot().totals.worker_slots or 2
         self._publish(EventStream(PRACTICE_PRODUCER, queue, EVENT_TYPE, EVENTS_PER_SLOT * slots))
 
     def _publish(self, stream: EventStream) -> EventStream:
@@ -133,7 +136,7 @@ class EmbeddedPlant:
             self._overload(node, queue, by, now)
 
     def _start_load(self, kind: FaultKind, queue: str) -> None:
-        row = self._read_snapshot().queues.get(queue)
+        row = self.read_snapshot().queues.get(queue)
         usual = max(MIN_PER_SECOND, (row.in_per_second or 0.0) if row else 0.0)
         if kind == "burst":
             self._publish(EventStream("drill", queue, EVENT_TYPE, 0.0)).per_second = usual * BURST_FACTOR
@@ -142,7 +145,7 @@ class EmbeddedPlant:
 
     def _overload(self, node: str, queue: str, by: User | None, now: datetime) -> None:
         """Give a node most points of a queue, and a capacity below the load that follows from it."""
-        snapshot = self._read_snapshot()
+        snapshot = self.read_snapshot()
         points = dict(Container.objects.filter(queue__name=queue).values_list("node__name", "points"))
         others = [name for name in points if name != node]
         load = snapshot.nodes[node].in_per_second or 0.0
@@ -154,7 +157,7 @@ class EmbeddedPlant:
         self._carry_out(queue, wanted, by, "Drill: a plan that overloads a node.", now)
 
     def _carry_out(self, queue: str, points: Mapping[str, int], by: User | None, why: str, now: datetime) -> None:
-        snapshot = self._read_snapshot()
+        snapshot = self.read_snapshot()
         plan = proposals.propose_hand(queue, points, by, snapshot=snapshot, now=now, reason=why)
         plans.record_approval(plan, plans.get_user_name(by), why, now)
 
@@ -200,7 +203,7 @@ class EmbeddedPlant:
         Node.objects.filter(name=node).update(capacity_events_per_second=events_per_second)
         projection.project(self._control, enforcing.get_node_thresholds(now))
 
-    def _read_snapshot(self) -> Snapshot:
+    def read_snapshot(self) -> Snapshot:
         stored = self._control.get(keys.SNAPSHOT)
         if not stored:
             raise WeirError("The plant has no snapshot yet; start the drill again in a moment.")

@@ -1,6 +1,6 @@
 """What happened in a drill: its alerts, the person's actions, the score, and the debrief."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -14,6 +14,7 @@ from workers.alerts.lifecycle.models import Alert
 from workers.models import LedgerEntry
 
 Mark = Literal["fault", "alert", "right", "no effect", "harmful", "neutral", "loop", "over"]
+Seconds = Callable[[datetime], float]  # after the first fault
 MAX_ACTIONS = 200
 MAX_LOOP_ROWS = 12
 OWN = "drill."  # actions of the drill itself
@@ -164,7 +165,7 @@ def build_debrief(drill: Drill) -> list[DebriefRow]:
     return sorted(rows, key=lambda row: row.seconds)
 
 
-def _build_action_rows(drill: Drill, scenario: DrillScenario, after) -> list[DebriefRow]:  # type: ignore[no-untyped-def]
+def _build_action_rows(drill: Drill, scenario: DrillScenario, after: Seconds) -> list[DebriefRow]:
     entries = list_person_actions(drill)
     verdicts = find_responses(drill, scenario).verdicts
     rows = []
@@ -177,7 +178,7 @@ def _build_action_rows(drill: Drill, scenario: DrillScenario, after) -> list[Deb
     return rows
 
 
-def _build_loop_rows(drill: Drill, after) -> list[DebriefRow]:  # type: ignore[no-untyped-def]
+def _build_loop_rows(drill: Drill, after: Seconds) -> list[DebriefRow]:
     """Return one row for each loop that acted, at its first action."""
     entries = LedgerEntry.objects.filter(acted=True, at__gte=drill.started_at)
     if drill.ended_at is not None:

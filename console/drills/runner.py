@@ -8,15 +8,18 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from random import Random
 
+import redis
 from django.contrib.auth.models import User
 from django.utils import timezone
 
 from common.errors import WeirError
 from console.audit import audit_log
 from console.drills import records
+from console.drills.checks import CHECKS, DrillEvidence, update_checks
 from console.drills.faults import DrillPlant
 from console.drills.scenarios import WARM_UP_SECONDS, DrillFault, get_scenario
 from console.models import Drill
+from workers.documents.snapshot import Snapshot
 from workers.steering import plant_settings
 
 log = logging.getLogger(__name__)
@@ -47,6 +50,8 @@ class DrillRunner:
         self.drill, self.plant = drill, plant
         self.scenario = get_scenario(drill.scenario)
         self.prepared_at = prepared_at
+        self.before: Snapshot | None = None
+        self.most_waiting = 0
         self.by = User.objects.filter(username=drill.starter).first()
 
     def step(self, now: datetime) -> bool:
@@ -62,6 +67,7 @@ class DrillRunner:
         if self.drill.stop_requested_at is not None:
             return self._finish(Drill.Ending.STOPPED, now)
         if self.drill.started_at is None:
+            self._update_checks()
             self._begin(now)
         try:
             self._start_and_end_faults(now)
@@ -70,6 +76,7 @@ class DrillRunner:
         records.evaluate(self.drill, now)
         if self.drill.action_seconds is not None:
             self._end_after_right_action(now)
+        self._update_checks()
         self.drill.save()
         if self._has_recovered(now):
             return self._finish(Drill.Ending.RECOVERED, now)
@@ -92,6 +99,24 @@ class DrillRunner:
                 self._start(str(place), fault, now)
             elif record is not None and not record["ended"] and passed >= fault.after_seconds + fault.seconds:
                 end_fault(self.drill, self.plant, str(place), now)
+
+    def _update_checks(self) -> None:
+        """Note what became true; without a snapshot, later."""
+        if self.scenario.name not in CHECKS:
+            return
+        try:
+            snapshot = self.plant.read_snapshot()
+        except (WeirError, redis.RedisError):
+            return
+        self.before = self.before or snapshot
+        row = snapshot.queues.get(self.drill.subjects.get("queue", ""))
+        self.most_waiting = max(self.most_waiting, (row.waiting_events or 0) if row else 0)
+        faults = self.drill.faults.values()
+        has_ended = all(record["ended"] for record in faults)
+        if not faults:
+            return
+        evidence = DrillEvidence(self.drill, self.before, snapshot, self.most_waiting, has_ended)
+        self.drill.checks = update_checks(self.drill.checks, evidence)
 
     def _end_after_right_action(self, now: datetime) -> None:
         """End the faults, as their owners would: the plant then has a limited time to recover."""

@@ -30,7 +30,7 @@ from console import release
 from console.embedded.leftovers import end_leftovers
 from console.embedded.local import EmbeddedServers, check_whole
 from console.embedded.preparation import Preparation
-from console.embedded.processes import DRILL, Process, list_plant_processes
+from console.embedded.processes import DRILL, SHOP, Process, list_plant_processes
 from console.embedded.running import register
 from console.embedded.supervision import Supervisor, end_with_the_parent
 from queues.control.connection import connect
@@ -127,17 +127,18 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--port", type=parse_port_number, default=DEFAULT_PORT, help="the console's port (default 8000; 0: any)"
     )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=release.get_data_folder(),
-        help="data folder (default: WEIR_DATA, else %(default)s)",
-    )
+    parser.add_argument("--data", type=Path, help=f"data folder (default: WEIR_DATA, else {release.get_data_folder()})")
     parser.add_argument(
         "--restore", type=Path, metavar="FILE", help=("restore a backup (manage.py backup) to a new data folder")
     )
+    parser.add_argument(
+        "--demo", action="store_true", help="also run a shop that exercises all loops (data folder: DEFAULT/demo)"
+    )
     parser.add_argument("--host", default=LOOPBACK, help="address to listen on (default 127.0.0.1)")
     options = parser.parse_args(arguments)
+    if options.data is None:
+        is_own = options.demo and not variables.DATA.is_set()
+        options.data = release.get_data_folder() / "demo" if is_own else release.get_data_folder()
     if options.prepare and options.restore:
         parser.error("--restore can't be combined with --prepare: it needs a running plant.")
     return options
@@ -383,7 +384,8 @@ def main(arguments: list[str]) -> int:
     try:
         nodes = parse_nodes(variables.NODES.get_text())
         slots = max(2, os.cpu_count() or 2)
-        plant = [*list_plant_processes([*nodes], slots, page.host, page.port, replica_processes), DRILL]
+        extra = [DRILL, SHOP] if options.demo else [DRILL]
+        plant = [*list_plant_processes([*nodes], slots, page.host, page.port, replica_processes), *extra]
         supervisor.start(servers, plant)
         FileSync((data / "servers" / server.name for server in servers), say).begin()
         wait_for_servers()

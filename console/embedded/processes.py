@@ -47,6 +47,9 @@ class Process:
 # Ends faults that an earlier run has left, and runs the drills that are due. Only on the plant of ./run.
 DRILL = Process("drill", ("python", "manage.py", "drill"), once=True)
 
+# The producers of the demo shop (./run --demo).
+SHOP = Process("shop", ("python", "manage.py", "shop"))
+
 
 def build_worker_process(role: str, *options: str, first: bool = False) -> Process:
     command = ("celery", "--app", "console.celery", "worker", "--queues", role, "--hostname", f"{role}@%h")

@@ -23,8 +23,8 @@ KEYS, HOT_KEY = 40, "k-hot"
 class EventStream:
     """The events of a producer for a queue.
 
-    hot_per_second: events of a single key, in addition to the others. day_seconds: period of a daily rhythm between a
-    quarter and seven quarters of the rate; 0: none.
+    hot_per_second: events of a single key, in addition to the others. keys: number of the other keys. day_seconds:
+    period of a daily rhythm between a quarter and seven quarters of the rate, which begins in the morning; 0: none.
     """
 
     producer: str
@@ -34,6 +34,7 @@ class EventStream:
     per_second: float = 0.0
     hot_per_second: float = 0.0
     day_seconds: float = 0.0
+    keys: int = KEYS
     owed: float = 0.0
 
     def __post_init__(self) -> None:
@@ -44,8 +45,8 @@ class EventStream:
         self.per_second, self.hot_per_second = self.usual_per_second, 0.0
 
     def count_due(self, at: float) -> int:
-        """Return the number of events of this round, and keep the fraction for the next."""
-        rhythm = 1.0 - 0.75 * math.cos(2 * math.pi * at / self.day_seconds) if self.day_seconds else 1.0
+        """Return the number of events of the round at this time in seconds, and keep the fraction for the next."""
+        rhythm = 1.0 + 0.75 * math.sin(2 * math.pi * at / self.day_seconds) if self.day_seconds else 1.0
         self.owed += (self.per_second * rhythm + self.hot_per_second) / ROUNDS_PER_SECOND
         count = int(self.owed)
         self.owed -= count
@@ -53,7 +54,7 @@ class EventStream:
 
     def build_events(self, count: int, chance: np.random.Generator) -> pa.Table:
         """Return so many events of now, with random keys and values."""
-        keys = np.char.add("k", chance.integers(0, KEYS, count).astype("U"))
+        keys = np.char.add("k", chance.integers(0, self.keys, count).astype("U"))
         hot = chance.random(count) * (self.per_second + self.hot_per_second) < self.hot_per_second
         return pa.table(
             {
@@ -75,6 +76,7 @@ class StreamPublisher:
         self._control_url = control_url
         self._clients: dict[str, Client] = {}
         self._ended = threading.Event()
+        self._began = 0.0
         self._thread = threading.Thread(target=self._run, daemon=True, name="streams")
 
     def __enter__(self) -> Self:
@@ -94,19 +96,15 @@ class StreamPublisher:
         for client in self._clients.values():
             client.close()
 
-    def wait(self) -> None:
-        """Publish until another thread closes it."""
-        self._ended.wait()
-
     def _run(self) -> None:
-        due = time.monotonic()
+        due = self._began = time.monotonic()
         while not self._ended.wait(max(0.0, due - time.monotonic())):
             due = max(due + 1 / ROUNDS_PER_SECOND, time.monotonic() - MAX_DELAY_SECONDS)
             for stream in list(self.streams):
                 self._publish(stream)
 
     def _publish(self, stream: EventStream) -> None:
-        count = stream.count_due(time.time())
+        count = stream.count_due(time.monotonic() - self._began)
         if not count:
             return
         try:

@@ -22,9 +22,11 @@ from console.drills.scenarios import SCENARIOS, DrillScenario, get_scenario
 from console.models import Drill
 from queues.models import Node
 from workers.documents.snapshot import Snapshot
+from workers.steering import plant_settings
 
 MAX_WINDOW, MIN_WINDOW = timedelta(days=7), timedelta(minutes=5)
 RETAINED = timedelta(days=400)
+WELCOME = "plant.welcome"
 
 
 def explain_absence() -> str | None:
@@ -110,3 +112,18 @@ def start_due(now: datetime) -> bool:
     if due and supervisor.is_there():
         supervisor.start(supervisor.DRILL)
     return due
+
+
+def shows_welcome(actor: Actor) -> bool:
+    """Return whether the page Welcome comes first: on a plant that can run drills, until an operator skipped it."""
+    may_run = actor.may("drill.run") and explain_absence() is None
+    return may_run and bool(plant_settings.get_setting_value(WELCOME))
+
+
+@transaction.atomic
+def skip_welcome(actor: Actor, now: datetime) -> None:
+    """Show the overview after login from now on."""
+    require_permission(actor, "drill.run")
+    if plant_settings.get_setting_value(WELCOME):
+        plant_settings.change(WELCOME, 0, actor.user, now)
+        audit_log.record(actor, "welcome.skip", WELCOME, before=1, after=0)

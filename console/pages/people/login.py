@@ -17,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from console.accounts import identity_provider, login, second_factor
 from console.accounts.access import Actor, actor_of, user_of
+from console.actions.lab import drills
 from console.audit import audit_log, refusals
 from console.web.template_context import TemplateContext, render_context
 
@@ -70,6 +71,11 @@ class ConfirmPage(TemplateContext):
     error: str = ""
 
 
+def find_first_page(request: HttpRequest) -> str:
+    """Return the page after login: Welcome on a new plant, else the overview."""
+    return reverse("welcome" if drills.shows_welcome(actor_of(request)) else "overview")
+
+
 class LogIn(LoginView):
     """The password form."""
 
@@ -85,7 +91,7 @@ class LogIn(LoginView):
         user = form.get_user()
         if second_factor.find_confirmed(user) is None:
             login.enter(self.request, user, login.PASSWORD_BACKEND, "password")
-            return redirect(self.get_success_url())
+            return redirect(self.get_redirect_url() or find_first_page(self.request))
         login.wait_for_code(self.request, user)
         return redirect(login.add_next_parameter(reverse("login-code"), self.get_success_url()))
 

@@ -23,7 +23,7 @@ class RecordingPlant:
     """A plant with the faults that it has now."""
 
     def __init__(self, fails=()):
-        self.faults, self.prepared, self.fails = {}, [], set(fails)
+        self.faults, self.prepared, self.fails, self.snapshot = {}, [], set(fails), None
 
     def prepare(self, subjects, now):
         self.prepared.append(dict(subjects))
@@ -41,6 +41,11 @@ class RecordingPlant:
     def end(self, kind, subjects, undo, now):
         assert undo == {"before": kind}
         self.faults.pop(kind, None)
+
+    def read_snapshot(self):
+        if self.snapshot is None:
+            raise WeirError("The plant has no snapshot yet.")
+        return self.snapshot
 
     def close(self):
         pass

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from common import environment as variables
@@ -12,6 +13,10 @@ from console.connections.supervisor import NoSupervisor
 from console.models import AuditEntry, Drill
 from queues.models import Node
 from tests.console.rows import an_alert
+from tests.console.served import PASSWORD
+from workers.alerts.lifecycle.models import Receiver
+from workers.objectives.models import Objective
+from workers.plants.models import RegisteredPlant
 from workers.steering import plant_settings
 
 pytestmark = pytest.mark.django_db
@@ -150,3 +155,52 @@ def test_results_are_exported_with_a_row_for_each_drill_that_has_started(viewer,
     header, row = text.splitlines()
     assert header.startswith("drill,scenario,person,surprise,started")
     assert ",slow-handler,operator,False," in row and row.endswith(",90,recovered")
+
+
+@pytest.fixture
+def login(people):
+    """Where a person's login leads."""
+
+    def log_in(name):
+        return Client().post("/login/", {"username": name, "password": PASSWORD}).url
+
+    return log_in
+
+
+def test_welcome_comes_first_on_a_new_plant_until_an_operator_skips_it(login, operator, started):
+    assert (login("operator"), login("viewer")) == ("/welcome/", "/")
+    page = operator.get("/welcome/").text
+    assert "Send a burst" in page and "Skip to the overview" in page
+    assert operator.post("/welcome/skip").url == "/"
+    assert login("operator") == "/" and "Open overview" in operator.get("/welcome/").text
+    assert AuditEntry.objects.filter(action="welcome.skip").count() == 1
+
+
+def test_without_drills_the_overview_comes_first(login, stored_snapshot):
+    assert login("operator") == "/"
+
+
+def test_the_steps_of_welcome_are_ticked_by_what_exists(administrator, started):
+    def done():
+        return [step.is_done for step in administrator.get("/welcome/").context["steps"]]
+
+    assert done() == [True, False, False, False, False]
+    a_result(1, "operator", 100, 90)
+    Objective.objects.create(name="alert", condition="backlog_seconds <= 30", target=0.99)
+    Receiver.objects.create(name="desk", channel="email", settings={"addresses": ["a@example.org"]})
+    RegisteredPlant.objects.create(name="east", kind="weir", url="http://east")
+    assert done() == [True] * 5
+
+
+def test_a_running_guided_drill_shows_what_was_observed_and_what_comes_next(operator, started):
+    operator.post("/welcome/start", {"scenario": "burst"})
+    Drill.objects.update(started_at=timezone.now(), checks={"0": "Rate in rises from 32 to 619 events/s"})
+    answer = operator.get("/welcome/")
+    rows = [(row.is_true, row.is_next) for row in answer.context["guided"][0].checks]
+    assert rows == [(True, False), (False, True), (False, False)]
+    assert "from 32 to 619" in answer.text and answer.text.count("disabled>Start drill") == 2
+
+
+def test_only_who_may_register_plants_is_led_to_connect_one(operator, administrator, started):
+    titles = [[row.title for row in each.get("/welcome/").context["systems"]] for each in (operator, administrator)]
+    assert titles[0] == ["Your own events"] and {"Celery", "Kafka", "Your own system"} <= set(titles[1])
