@@ -146,11 +146,12 @@ def define_receiver(
     *,
     reason: str,
     digest: str = "",
-    **switches: bool | None,
+    **switches: Any,
 ) -> Receiver:
     """Create or change a receiver.
 
-    switches: `tells_resolved`, `gets_reports`, `enabled`; None keeps a value. digest: of the receiver as shown.
+    switches: `tells_resolved`, `gets_reports`, `enabled`, and what it takes by the default route (`severities`, `team`,
+    `route_minutes`); None keeps a value. digest: of the receiver as shown.
     """
     require_permission(actor, "receiver.change")
     text = _validate_reason(reason)
@@ -199,6 +200,9 @@ def describe_receiver(receiver: Receiver) -> dict[str, Any]:
         "tells_resolved": receiver.tells_resolved,
         "gets_reports": receiver.gets_reports,
         "enabled": receiver.enabled,
+        "severities": receiver.severities,
+        "team": receiver.team,
+        "route_minutes": receiver.route_minutes,
     }
 
 

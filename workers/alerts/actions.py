@@ -16,6 +16,7 @@ from workers.alerts.lifecycle import automaton
 from workers.alerts.lifecycle.automaton import build_episode, keep
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery, Receiver
 from workers.alerts.lifecycle.open_alerts import OPEN
+from workers.alerts.lifecycle.routing import find_steps
 from workers.alerts.rules import rules
 from workers.steering.scope import format_time
 
@@ -76,7 +77,7 @@ def escalate(alert_id: int, by: User | None, note: str, now: datetime, step: int
     left, or if that step was notified in the meantime.
     """
     alert = _open(alert_id)
-    steps = alert.rule.escalation if alert.rule else []
+    steps = find_steps(alert)
     if alert.next_step >= len(steps):
         raise BadInput("step", "can't be notified: all steps of the rule's escalation were already notified.")
     at = alert.next_step

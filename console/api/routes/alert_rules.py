@@ -18,6 +18,7 @@ from console.input.form_values import Id, digest_of
 from workers.alerts.evaluation import preview
 from workers.alerts.evaluation.preview import FiredEpisode
 from workers.alerts.lifecycle.models import AlertRule, AlertWatch, Message, OnCallFeed, Receiver, Silence
+from workers.alerts.lifecycle.routing import describe_steps, find_rule_steps
 from workers.alerts.rules import rules, silences
 from workers.alerts.rules.silences import list_active_silences
 
@@ -126,7 +127,10 @@ class RuleRow(TypedDict):
     condition: str
     matchers: list[LabelMatcher]
     group_by: Annotated[list[str], describe("Alerts with equal values of these labels are sent in one message.")]
-    escalation: list[EscalationStep]
+    escalation: Annotated[
+        list[EscalationStep] | None, describe("The rule's own route; empty: nobody; null: the default route.")
+    ]
+    team: Annotated[str, describe("The team that the default route notifies; empty: none.")]
     enabled: bool
     title: str
     runbook: str
@@ -137,6 +141,15 @@ class RuleRow(TypedDict):
     for_seconds: Seconds
     keep_seconds: Seconds
     acknowledge_minutes: float
+
+
+class RuleRoute(TypedDict):
+    """Who is notified of a rule's alerts."""
+
+    rule: str
+    own: Annotated[bool, describe("Whether the rule has a route of its own; false: the default route.")]
+    words: str
+    steps: list[EscalationStep]
 
 
 class RuleList(TypedDict):
@@ -176,6 +189,16 @@ def get_rule(request: HttpRequest, name: str) -> RuleDetail:
     if rule is None:
         raise Http404(f"Rule {name} is unknown; GET /api/v1/alert-rules lists the rules.")
     return {**_build_rule_row(rule), "preview": _preview(rule)}
+
+
+@router.get("/alert-rules/{name}/route", summary="Get who is notified of a rule's alerts")
+def get_route(request: HttpRequest, name: str, severity: str = "") -> RuleRoute:
+    """Return the route. severity: instead of the rule's own."""
+    actor_for(request, "plant.view")
+    rule = get_or_404(AlertRule.objects.all(), f"Rule {name} is unknown.", name=name)
+    steps = find_rule_steps(rule, severity or rule.severity)
+    listed = [EscalationStep(after_minutes=step["after_minutes"], receivers=step["receivers"]) for step in steps]
+    return {"rule": name, "own": rule.escalation is not None, "words": describe_steps(steps), "steps": listed}
 
 
 @router.post("/alert-rules/{name}", summary="Create or change an alert rule")
@@ -241,6 +264,9 @@ class ReceiverRow(TypedDict):
     tells_resolved: bool
     gets_reports: Annotated[bool, describe("Whether the receiver gets the weekly report.")]
     enabled: bool
+    severities: Annotated[list[Severity], describe("Severities that it takes by the default route.")]
+    team: Annotated[str, describe("It takes only alerts of this team's rules; empty: those of all rules.")]
+    route_minutes: Annotated[float, describe("Delay of the default route, minutes.")]
     digest: Annotated[str, describe("Digest of the current state. A change with an older digest is rejected.")]
 
 
@@ -269,7 +295,8 @@ class NewReceiver(RequestBody):
 
     settings: email {"addresses"}, webhook and alertmanager {"url", "secret_environment"}, apprise
     {"secret_environment", "answers_environment"}, schedule {"secret_environment", "otherwise"}, browser {}. Omitted
-    fields and null keep their values; a new receiver is notified of resolved alerts, gets no reports, and is enabled.
+    fields and null keep their values; a new receiver is notified of resolved alerts, gets no reports, is enabled, and
+    takes critical alerts and warnings by the default route.
     digest: of the receiver as it was read; if it has changed since, the request is rejected.
     """
 
@@ -278,6 +305,9 @@ class NewReceiver(RequestBody):
     tells_resolved: bool | None = None
     gets_reports: bool | None = None
     enabled: bool | None = None
+    severities: list[str] | None = None
+    team: str | None = None
+    route_minutes: float | None = None
     digest: str = ""
     reason: str
 

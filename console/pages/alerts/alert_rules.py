@@ -35,9 +35,11 @@ from workers.alerts.conditions.condition import Condition
 from workers.alerts.evaluation import preview as previews
 from workers.alerts.lifecycle.models import AlertRule, Receiver
 from workers.alerts.lifecycle.open_alerts import OPEN
+from workers.alerts.lifecycle.routing import build_default_steps, describe_steps
 from workers.alerts.rules import rules
 
 STEPS = 3
+DEFAULT, OWN = "default", "own"  # routes
 MAX_SHOWN = 8
 
 
@@ -78,6 +80,9 @@ class AlertRuleForm:
     severities: Collection[str]
     steps: list[EscalationRow]
     receivers: list[str]
+    route: str
+    default_route: str  # in words
+    teams: list[str]
     rows: list[MatcherRow]
     labels: Collection[str]
     operators: Collection[str]
@@ -120,6 +125,12 @@ def rules_page(request: HttpRequest, name: str = "") -> HttpResponse:
     return render_page(request, page, "frame")
 
 
+def list_teams() -> list[str]:
+    """Return the teams that rules and receivers name."""
+    named = {*AlertRule.objects.values_list("team", flat=True), *Receiver.objects.values_list("team", flat=True)}
+    return sorted(named - {""})
+
+
 def format_rule(rule: AlertRule) -> str:
     """Return a rule as a sentence: "queue wait ≥ 30 s for 60 s; clear below 15"."""
     condition = CONDITIONS.get(rule.condition)
@@ -135,7 +146,8 @@ def format_rule(rule: AlertRule) -> str:
 
 def _build_form(rule: AlertRule) -> AlertRuleForm:
     names = list(Receiver.objects.order_by("name").values_list("name", flat=True))
-    steps = [*rule.escalation, *[{"after_minutes": "", "receivers": []}] * (STEPS - len(rule.escalation))]
+    own = rule.escalation or []
+    steps = [*own, *[{"after_minutes": "", "receivers": []}] * (STEPS - len(own))]
     condition = CONDITIONS.get(rule.condition)  # Another version may have had other conditions.
     unit = (condition.unit if condition else "") or "of 1"
     return AlertRuleForm(
@@ -153,6 +165,9 @@ def _build_form(rule: AlertRule) -> AlertRuleForm:
         severities=AlertRule.Severity.values,
         steps=[EscalationRow(at, step["after_minutes"], step["receivers"]) for at, step in enumerate(steps)],
         receivers=names,
+        route=DEFAULT if rule.escalation is None else OWN,
+        default_route=describe_steps(build_default_steps(Receiver.objects.all(), rule.severity, rule.team)),
+        teams=list_teams(),
         rows=build_matcher_rows(rule.matchers),
         labels=rules.LABELS,
         operators=rules.OPERATORS,
@@ -177,6 +192,7 @@ def _fields(request: HttpRequest) -> dict[str, Any]:
         "matchers": read_matchers(posted),
         "group_by": posted.getlist("group_by"),
         "escalation": _steps(request),
+        "team": posted.get("team", ""),
         **numbers,
     }
 
@@ -188,7 +204,7 @@ def _readable(request: HttpRequest) -> dict[str, Any]:
         "enabled": "enabled" in posted,
         "matchers": read_matchers(posted),
         "group_by": posted.getlist("group_by"),
-        **{name: posted[name] for name in ("title", "runbook", "severity") if name in posted},
+        **{name: posted[name] for name in ("title", "runbook", "severity", "team") if name in posted},
     }
     if posted.get("condition") in CONDITIONS:
         values["condition"] = posted["condition"]
@@ -200,8 +216,12 @@ def _readable(request: HttpRequest) -> dict[str, Any]:
     return values
 
 
-def _steps(request: HttpRequest) -> list[dict[str, Any]]:
-    """Return the escalation steps that notify a receiver."""
+def _steps(request: HttpRequest) -> list[dict[str, Any]] | None:
+    """Return the escalation steps that notify a receiver; None for the default route."""
+    if request.POST.get("route") == DEFAULT:
+        if any(request.POST.getlist(f"receivers-{at}") for at in range(rules.MAX_STEPS)):
+            raise BadInput("route", "is the default route, but steps are selected; select the steps, or clear them.")
+        return None
     steps = []
     for at in range(rules.MAX_STEPS):
         receivers = request.POST.getlist(f"receivers-{at}")

@@ -34,6 +34,7 @@ from workers.alerts.lifecycle import automaton, open_alerts, reported
 from workers.alerts.lifecycle.inhibition import GRAVITY
 from workers.alerts.lifecycle.models import Alert, AlertEvent, ReportedAlert
 from workers.alerts.lifecycle.open_alerts import find_suppression
+from workers.alerts.lifecycle.routing import Step, describe_steps, find_steps
 from workers.alerts.rules import rules
 from workers.control.parts.kind import ChartLane, ChartSeries
 from workers.documents.snapshot import Snapshot
@@ -116,6 +117,7 @@ class AlertDetails:
     flaps: bool
     links: dict[str, str]
     runbook: str
+    route: str  # whom it notifies, in words
     next_step: str  # whom escalating would notify; "" when no step is left
     notification: Notification
 
@@ -171,7 +173,7 @@ def build_alert_details(alert: Alert, snapshot: Snapshot, actor: Actor) -> Alert
         node = snapshot.nodes.get(alert.labels.get("node", ""))
         points = (node.points or 0) if node else 0
         first_steps = impact.describe_first_step(alert.condition, alert.touches.get("kind", ""), points)
-    steps = alert.rule.escalation if alert.rule else []
+    steps = find_steps(alert)
     return AlertDetails(
         id=alert.pk,
         row=alert,
@@ -201,9 +203,18 @@ def build_alert_details(alert: Alert, snapshot: Snapshot, actor: Actor) -> Alert
         flaps=alert.came_back >= automaton.FLAPS,
         links=_build_links(alert),
         runbook=rules.get_help_path(alert.rule) if alert.rule else "",
+        route=_describe_route(alert, steps),
         next_step=impact.join_names(steps[alert.next_step]["receivers"]) if alert.next_step < len(steps) else "",
         notification=load_notification(alert),
     )
+
+
+def _describe_route(alert: Alert, steps: Sequence[Step]) -> str:
+    """Return whom the alert notifies, and by which route."""
+    if alert.rule is None:
+        return "nobody: its rule was deleted"
+    own = "its rule's own route" if alert.rule.escalation is not None else "the default route"
+    return f"{describe_steps(steps)} ({own})"
 
 
 def _list_steering_loops(alert: Alert, loop: Loop | None) -> str | None:

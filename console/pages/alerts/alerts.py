@@ -21,6 +21,7 @@ from console.pages.health.readiness import ALERTER_SECONDS
 from workers.alerts.evaluation.impact import join_names
 from workers.alerts.lifecycle.models import Alert, AlertWatch
 from workers.alerts.lifecycle.open_alerts import OPEN
+from workers.alerts.lifecycle.routing import find_steps
 from workers.steering.scope import format_time
 
 PER_PAGE = 25
@@ -134,7 +135,7 @@ def escalate(request: HttpRequest, alert_id: int) -> ActionResult:
     """Notify the next step now. Posted: note (optional), step (the number that the button shows)."""
     text, shown = request.POST.get("note", ""), parsing.parse_digits(request.POST.get("step", ""))
     made = alerting.escalate(actor_of(request), alert_id, note=text, now=timezone.now(), step=shown)
-    step = made.rule.escalation[made.next_step - 1] if made.rule else {"receivers": []}
+    step = find_steps(made)[made.next_step - 1]
     return _redirect_with_message(alert_id, f"{join_names(step['receivers'])} will be notified within seconds.")
 
 

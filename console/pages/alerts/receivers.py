@@ -1,6 +1,6 @@
 """Receivers: who is notified and how, whether messages arrive, and a test of each receiver."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,8 @@ from django.utils import timezone
 from common.errors import BadInput
 from console.accounts.access import Actor, actor_of
 from console.actions import alerts
-from console.input.form_values import digest_of, fill_form
+from console.input.form_values import digest_of, fill_form, parse_number
+from console.pages.alerts.alert_rules import list_teams
 from console.pages.frame.page import (
     ActionResult,
     FormPage,
@@ -29,7 +30,10 @@ from workers.alerts.delivery import alertmanager, apprise, schedule, webhook
 from workers.alerts.delivery import receivers as kept
 from workers.alerts.delivery.schedule_feed import VALID_FOR, list_people_on_call
 from workers.alerts.delivery.webhook import derive_secret
-from workers.alerts.lifecycle.models import AlertWatch, Message, OnCallFeed, Receiver
+from workers.alerts.lifecycle.models import AlertRule, AlertWatch, Message, OnCallFeed, Receiver, Silence
+from workers.alerts.lifecycle.routing import build_default_steps, describe_steps, find_rule_steps
+from workers.alerts.rules import rules
+from workers.alerts.rules.silences import list_active_silences
 
 MAX_MESSAGES = 30
 SETUP_ERRORS: Mapping[str, Callable[[Receiver], str]] = {
@@ -83,6 +87,38 @@ class ReceiverForm:
     tells_resolved: bool
     gets_reports: bool
     enabled: bool
+    critical: bool
+    warning: bool
+    notice: bool
+    team: str
+    route_minutes: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouteBranch:
+    """A branch of the default route: alerts of a severity, of one team or (team "") of all. words: who is notified."""
+
+    severity: str
+    team: str
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnRoute:
+    """A rule that overrides the default route. words: who is notified."""
+
+    rule: AlertRule
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhoIsNotified:
+    """The answer for one rule and subject. silence: a silence that hides such an alert now."""
+
+    rule: AlertRule
+    words: str
+    is_own: bool
+    silence: Silence | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +136,14 @@ class ReceiversPage(FormPage):
     messages_sent: QuerySet[Message]
     mail_host: str
     watch: AlertWatch | None  # of the dead man's switch
+    branches: list[RouteBranch]
+    own_routes: list[OwnRoute]
+    default_rules: int  # rules that follow the default route
+    rule_names: QuerySet[AlertRule, str]
+    labels: Collection[str]
+    asked: Mapping[str, str]
+    who: WhoIsNotified | None
+    teams: list[str]
 
 
 @declare_page("plant.view")
@@ -119,8 +163,43 @@ def receivers_page(request: HttpRequest) -> HttpResponse:
         messages_sent=Message.objects.select_related("receiver").order_by("-pk")[:MAX_MESSAGES],
         mail_host=settings.EMAIL_HOST,
         watch=AlertWatch.objects.filter(pk=1).first(),
+        branches=list(_iterate_branches()),
+        own_routes=[
+            OwnRoute(rule=rule, words=describe_steps(rule.escalation or []))
+            for rule in AlertRule.objects.exclude(escalation=None).order_by("name")
+        ],
+        default_rules=AlertRule.objects.filter(escalation=None).count(),
+        rule_names=AlertRule.objects.order_by("name").values_list("name", flat=True),
+        labels=rules.LABELS,
+        asked=request.GET.dict(),
+        who=_find_who_is_notified(request.GET),
+        teams=list_teams(),
     )
     return render_page(request, page, "frame")
+
+
+def _iterate_branches() -> Iterator[RouteBranch]:
+    """Return the default route as a tree: by severity, then by team where a team gets more than all others."""
+    enabled = list(Receiver.objects.filter(enabled=True))
+    for severity in AlertRule.Severity.values:
+        for_all = build_default_steps(enabled, severity, "")
+        yield RouteBranch(severity=severity, team="", words=describe_steps(for_all))
+        for team in list_teams():
+            steps = build_default_steps(enabled, severity, team)
+            if steps != for_all:
+                yield RouteBranch(severity=severity, team=team, words=describe_steps(steps))
+
+
+def _find_who_is_notified(asked: QueryDict) -> WhoIsNotified | None:
+    """Return the answer for `rule`, and `label` and `value` of a subject if they are given."""
+    rule = AlertRule.objects.filter(name=asked.get("rule", "")).first()
+    if rule is None:
+        return None
+    labels = {"rule": rule.name, "severity": rule.severity, asked.get("label", ""): asked.get("value", "").strip()}
+    silences = list_active_silences(timezone.now()).select_related("owner")
+    hiding = next((silence for silence in silences if rules.matches(silence.matchers, labels)), None)
+    words = describe_steps(find_rule_steps(rule, rule.severity))
+    return WhoIsNotified(rule=rule, words=words, is_own=rule.escalation is not None, silence=hiding)
 
 
 def _build_form(editing: Receiver | None, submitted: QueryDict) -> ReceiverForm:
@@ -128,10 +207,13 @@ def _build_form(editing: Receiver | None, submitted: QueryDict) -> ReceiverForm:
     if submitted:
         return fill_form(ReceiverForm, submitted)
     if editing is None:
-        return fill_form(ReceiverForm, {"tells_resolved": True, "enabled": True})
+        routed = dict.fromkeys(kept.ROUTED, True)
+        return fill_form(ReceiverForm, {"tells_resolved": True, "enabled": True, "route_minutes": "0", **routed})
     lines = "\n".join(editing.settings.get("addresses", ()))
     flags = {name: getattr(editing, name) for name in ("tells_resolved", "gets_reports", "enabled")}
-    named = {"name": editing.name, "channel": editing.channel}
+    flags |= {severity: severity in editing.severities for severity in AlertRule.Severity.values}
+    named = {"name": editing.name, "channel": editing.channel, "team": editing.team}
+    named["route_minutes"] = f"{editing.route_minutes:g}"
     return fill_form(ReceiverForm, {**named, **editing.settings, "addresses": lines, **flags})
 
 
@@ -170,7 +252,8 @@ def change(request: HttpRequest) -> ActionResult:
     """Create or change a receiver.
 
     Posted: name, channel, addresses (one a line, or separated by commas), url, secret_environment, answers_environment,
-    tells_resolved, enabled, reason; digest (of the receiver as shown; empty for a new one).
+    tells_resolved, enabled, a severity (critical, warning, notice) for each that it takes by the default route, team,
+    route_minutes, reason; digest (of the receiver as shown; empty for a new one).
     """
     posted = request.POST
     digest = posted.get("digest", "")
@@ -202,6 +285,9 @@ def change(request: HttpRequest) -> ActionResult:
         tells_resolved="tells_resolved" in posted,
         gets_reports="gets_reports" in posted,
         enabled="enabled" in posted,
+        severities=[severity for severity in AlertRule.Severity.values if severity in posted],
+        team=posted.get("team", ""),
+        route_minutes=parse_number(posted.get("route_minutes", "").strip() or "0", "route_minutes"),
     )
     return ActionResult(
         (f"{made.name} saved. Send a test message to check it."), reverse("receivers"), {"go": reverse("receivers")}

@@ -14,6 +14,7 @@ from django.utils import timezone
 from controllers.framework.reason import format_count
 from workers.alerts.lifecycle.models import Alert, Delivery, Receiver
 from workers.alerts.lifecycle.open_alerts import find_suppression
+from workers.alerts.lifecycle.routing import find_steps
 from workers.steering.scope import format_time
 
 # notified; on its way: owed or tried again; failed: given up; not yet: the delay of its step runs; never: it
@@ -28,7 +29,7 @@ NOBODY_ON_CALL = "When the step was due, no user was on call, and the fallback r
 class AlertFacts:
     """The facts that decide whether an alert notifies.
 
-    `steps`: as in AlertRule.escalation; `suppression`: why it notifies nobody now
+    `steps`: as `find_steps` returns them; `suppression`: why it notifies nobody now
     (`open_alerts.suppression_of`), with `who` and `until`; `said`: its reason.
     """
 
@@ -244,7 +245,7 @@ def _build_alert_facts(alert: Alert) -> AlertFacts:
         fired_at=alert.fired_at,
         now=timezone.now(),
         resolved_at=alert.resolved_at,
-        steps=alert.rule.escalation if alert.rule else (),
+        steps=find_steps(alert),
         next_step=alert.next_step,
         counted_from=alert.told_from,
         suppression=suppression,

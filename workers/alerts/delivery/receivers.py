@@ -4,7 +4,7 @@ A receiver is never deleted while a rule names it, and never disabled while a sc
 call.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -14,9 +14,11 @@ from common import checks
 from common.errors import BadInput
 from workers.alerts.delivery import outbox
 from workers.alerts.lifecycle.models import AlertRule, OnCallFeed, Receiver
+from workers.alerts.rules import rules
 from workers.host import egress
 
 MAX_ADDRESSES = 20
+ROUTED: Sequence[str] = ["critical", "warning"]  # what a new receiver takes by the default route
 MAX_URL = 500
 # Channels that accept a text. A browser shows only alerts, an Alertmanager accepts no text, a schedule
 # resolves to people.
@@ -40,10 +42,14 @@ def define(
     tells_resolved: bool = True,
     gets_reports: bool = False,
     enabled: bool = True,
+    severities: Sequence[str] = ROUTED,
+    team: str = "",
+    route_minutes: float = 0.0,
 ) -> Receiver:
     """Create a receiver, or change the one of that name; messages that wait for a disabled one are given up.
 
-    Raises `BadInput` naming the field.
+    severities, team, route_minutes: what it takes by the default route (`workers.alerts.lifecycle.routing`). Raises
+    `BadInput` naming the field.
     """
     checks.accept_name().validate(name, "name", end=".")
     channels = Receiver.Channel.values
@@ -61,6 +67,7 @@ def define(
         "tells_resolved": tells_resolved,
         "gets_reports": gets_reports,
         "enabled": enabled,
+        **validate_route(severities, team, route_minutes),
     }
     before = Receiver.objects.filter(name=name).first()
     made = Receiver.objects.update_or_create(name=name, defaults=fields)[0]
@@ -70,6 +77,22 @@ def define(
     if not enabled:
         outbox.give_up_switched_off()
     return made
+
+
+def validate_route(severities: object, team: object, route_minutes: object) -> dict[str, Any]:
+    """Return what a receiver takes by the default route. Raises `BadInput` naming the field."""
+    known = AlertRule.Severity.values
+    named = checks.list_of(checks.accept_choice(known), f"a list of {', '.join(known)}")
+    given = named.validate(severities, "severities", end=".")
+    return {
+        "severities": [severity for severity in known if severity in given],
+        "team": rules.validate_team(team),
+        "route_minutes": float(
+            checks.accept_number(0, rules.MAX_DELAY_MINUTES, "a number of minutes").validate(
+                route_minutes, "route_minutes", end="."
+            )
+        ),
+    }
 
 
 def _find_calendar_variable(receiver: Receiver) -> str | None:
@@ -83,7 +106,7 @@ def list_rules_using(receiver: Receiver) -> list[str]:
     return [
         rule.name
         for rule in AlertRule.objects.order_by("name")
-        if any(receiver.name in step["receivers"] for step in rule.escalation)
+        if any(receiver.name in step["receivers"] for step in rule.escalation or ())
     ]
 
 

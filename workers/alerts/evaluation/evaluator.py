@@ -27,6 +27,7 @@ from workers.alerts.lifecycle import automaton, inhibition
 from workers.alerts.lifecycle.automaton import COUNTS, TIMES, build_episode, convert_to_datetime, keep
 from workers.alerts.lifecycle.inhibition import Party
 from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, AlertWatch, Delivery, Receiver
+from workers.alerts.lifecycle.routing import find_steps
 from workers.alerts.rules import rules, silences
 
 Kind = AlertEvent.Kind
@@ -265,7 +266,7 @@ def prepare_deliveries(this: AlertCheck, evidence: Evidence) -> None:
         suppressed = suppressed or alert.under_id is not None or bool(alert.explanation)
         # One that is about to end and has notified nobody lately does not start to.
         suppressed = suppressed or (alert.cleared_since is not None and alert.told_from is None)
-        steps = alert.rule.escalation if alert.rule else []
+        steps = find_steps(alert, receivers.values())
         delays = [60.0 * step["after_minutes"] for step in steps]
         episode, due = automaton.find_due_steps(build_episode(alert), suppressed, delays, this.now)
         keep(alert, episode)
@@ -321,7 +322,7 @@ def _lead(leader: Alert, members: Sequence[Alert]) -> list[str]:
         return []
     leader.severity = worst.severity
     before = leader.loaded[_ATTRIBUTES.index("severity")] if leader.loaded else ""
-    steps = worst.rule.escalation if worst.rule else []
+    steps = find_steps(worst)
     is_new = before != leader.severity and leader.state == Alert.State.FIRING
     return list(steps[0]["receivers"]) if steps and is_new else []
 

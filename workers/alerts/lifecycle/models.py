@@ -23,7 +23,8 @@ class Receiver(models.Model):
 
     `settings`: email {"addresses": […]}, webhook and alertmanager {"url", "secret_environment"}, apprise
     {"secret_environment"}, schedule {"secret_environment", "otherwise"} (notifies the person on call by a calendar),
-    browser {}.
+    browser {}. `severities`, `team`, `route_minutes`: the alerts that it takes by the default route, and after how long
+    (`workers.alerts.lifecycle.routing`).
     """
 
     class Channel(models.TextChoices):
@@ -39,6 +40,9 @@ class Receiver(models.Model):
     settings = models.JSONField(default=dict)
     tells_resolved = models.BooleanField(default=True)
     gets_reports = models.BooleanField(default=False)  # the weekly one (`workers.reports`)
+    severities = models.JSONField(default=list)
+    team = models.CharField(max_length=40, default="", db_default="", blank=True)
+    route_minutes = models.FloatField(default=0.0, db_default=0.0)
     enabled = models.BooleanField(default=True)
     created_at = models.DateTimeField(default=timezone.now)
 
@@ -68,7 +72,7 @@ class AlertRule(models.Model):
     """When an alert fires, how severe it is, and who is notified in which order.
 
     `matchers` narrow the condition's subjects: [{"label", "is", "value"}] (`workers.alerts.rules.rules`).
-    `escalation`: [{"after_minutes", "receivers": [name]}], the delays ascending.
+    `escalation`: [{"after_minutes", "receivers": [name]}], the delays ascending; null: the default route.
     """
 
     class Severity(models.TextChoices):
@@ -88,7 +92,8 @@ class AlertRule(models.Model):
     severity = models.CharField(max_length=10, choices=Severity.choices, default=Severity.WARNING)
     runbook = models.CharField(max_length=500, default="", blank=True)
     group_by = models.JSONField(default=list)  # labels; alerts that agree in them share a message
-    escalation = models.JSONField(default=list)
+    escalation = models.JSONField(default=None, null=True)
+    team = models.CharField(max_length=40, default="", db_default="", blank=True)  # that the default route notifies
     acknowledge_minutes = models.FloatField(default=60.0)  # then it fires again, if it is still true
     enabled = models.BooleanField(default=True)
     revision = models.PositiveIntegerField(default=1)  # a form that was filled from an older one is refused

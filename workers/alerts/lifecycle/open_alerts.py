@@ -1,5 +1,6 @@
 """The open alerts as the snapshot has them, the most severe first."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -9,6 +10,7 @@ from django.utils import timezone
 
 from workers.alerts.lifecycle.inhibition import GRAVITY
 from workers.alerts.lifecycle.models import Alert, Delivery, FollowUp, Message, Silence
+from workers.alerts.lifecycle.routing import Step, find_steps
 from workers.documents.alerts import AlertStatus
 from workers.steering.kept import exclude_kept
 from workers.steering.scope import format_time
@@ -106,22 +108,21 @@ def describe_situation(alert: Alert) -> AlertSituation:
         return AlertSituation("Suppressed: explained by another alert.")
     if suppression == "paused":
         return AlertSituation(f"Suppressed: {alert.explanation}")
-    steps: list[dict[str, Any]] = alert.rule.escalation if alert.rule else []
+    steps = find_steps(alert)
     if not steps:
-        return AlertSituation("Not acknowledged; its rule has no receivers.")
+        return AlertSituation("Not acknowledged; it notifies nobody.")
     if alert.next_step >= len(steps):
         return AlertSituation(f"Not acknowledged; all escalation steps are done. {_list_notified(alert)}")
     names = " and ".join(steps[alert.next_step]["receivers"])
-    due = compute_next_step_time(alert)
+    due = compute_next_step_time(alert, steps)
     if due is None:
         return AlertSituation(f"Not acknowledged; {names} will be notified.")
     verb = "escalates to" if alert.next_step else "notifies"
     return AlertSituation(f"Not acknowledged; {verb} {names} in", due)
 
 
-def compute_next_step_time(alert: Alert) -> datetime | None:
-    """Return when the next step is due; None if there is none, or it is not counting."""
-    steps = alert.rule.escalation if alert.rule else []
+def compute_next_step_time(alert: Alert, steps: Sequence[Step]) -> datetime | None:
+    """Return when the next of its steps is due; None if there is none, or it is not counting."""
     if alert.told_from is None or alert.next_step >= len(steps):
         return None
     from_seconds = alert.told_from.timestamp() + 60.0 * steps[alert.next_step]["after_minutes"]

@@ -41,7 +41,7 @@ MATCHER_KEYS = {"label", "is", "value"}
 Matcher = Mapping[str, str]
 
 MAX_STEPS, MAX_DELAY_MINUTES = 5, 24 * 60
-MAX_TITLE, MAX_RUNBOOK = 120, 500
+MAX_TITLE, MAX_RUNBOOK, MAX_TEAM = 120, 500, 40
 # The numbers of a rule, with the help texts of their fields.
 NUMBERS = (
     Parameter("threshold", "unit of the condition", "Fires at this value or beyond.", 1.0, -1e9, 1e9),
@@ -60,7 +60,8 @@ NUMBERS = (
     ),
 )  # fmt: skip
 TEXTS = ("title", "runbook", "severity")
-FIELDS = ("condition", "matchers", "group_by", "escalation", "enabled", *TEXTS, *(number.name for number in NUMBERS))
+ROUTING = ("group_by", "escalation", "team")
+FIELDS = ("condition", "matchers", *ROUTING, "enabled", *TEXTS, *(number.name for number in NUMBERS))
 CONSOLES = "consoles"
 HELP_PATH = "/help/operate/alerts/"
 
@@ -158,7 +159,8 @@ def validate_fields(fields: Mapping[str, Any], before: Mapping[str, Any] | None 
         "severity": severities.validate(given.get("severity", "warning"), "severity", end="."),
         "matchers": read_matchers(given.get("matchers", [])),
         "group_by": list(dict.fromkeys(labels.validate(given.get("group_by", ["rule"]), "group_by", end="."))),
-        "escalation": _validate_escalation(given.get("escalation", [])),
+        "escalation": _validate_escalation(given.get("escalation")),
+        "team": validate_team(given.get("team", "")),
         "enabled": checks.FLAG.validate(given.get("enabled", True), "enabled", end="."),
         **numbers,
     }
@@ -187,7 +189,18 @@ def _validate_runbook(link: object) -> str:
     return text
 
 
-def _validate_escalation(steps: object) -> list[dict[str, Any]]:
+def validate_team(team: object) -> str:
+    """Return the name of a team, "" for none. Raises `BadInput` naming team."""
+    text = team.strip() if isinstance(team, str) else None
+    if text is None or len(text) > MAX_TEAM:
+        raise BadInput("team", f"must be the name of a team with at most {MAX_TEAM} characters, or empty.")
+    return text
+
+
+def _validate_escalation(steps: object) -> list[dict[str, Any]] | None:
+    """Return the rule's own route; None for the default route."""
+    if steps is None:
+        return None
     if not isinstance(steps, list) or len(steps) > MAX_STEPS:
         raise BadInput("escalation", f"must have at most {MAX_STEPS} steps of after_minutes and receivers.")
     known = set(Receiver.objects.values_list("name", flat=True)) if steps else set()
@@ -216,13 +229,8 @@ def _list_first_rules() -> dict[str, dict[str, Any]]:
     for condition in CONDITIONS.values():
         if condition.rule is not None:
             fields = asdict(condition.rule)
-            name, notified = fields.pop("name"), condition.rule.severity != "notice"
-            first[name] = {
-                **fields,
-                "condition": condition.name,
-                "matchers": list(condition.rule.matchers),
-                "escalation": [{"after_minutes": 0, "receivers": [CONSOLES]}] if notified else [],
-            }
+            name = fields.pop("name")
+            first[name] = {**fields, "condition": condition.name, "matchers": list(condition.rule.matchers)}
     return first
 
 
@@ -234,7 +242,8 @@ def ensure_rules(now: datetime) -> int:
 
     People's changes stay. A rule is disabled, not deleted: a deleted one comes back.
     """
-    Receiver.objects.get_or_create(name=CONSOLES, defaults={"channel": Receiver.Channel.BROWSER})
+    first = {"channel": Receiver.Channel.BROWSER, "severities": ["critical", "warning"]}
+    Receiver.objects.get_or_create(name=CONSOLES, defaults=first)
     known = set(AlertRule.objects.values_list("name", flat=True))
     missing = {name: fields for name, fields in FIRST_RULES.items() if name not in known}
     for name, fields in missing.items():

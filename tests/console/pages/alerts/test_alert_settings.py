@@ -30,6 +30,35 @@ def test_a_rule_is_changed_and_the_audit_keeps_what_differs(operator, alert):
     assert (entry.action, entry.before, entry.after) == ("alert_rule.change", {"threshold": 10.0}, {"threshold": 20})
 
 
+def test_a_rule_follows_the_default_route_or_has_its_own(operator, administrator, alert):
+    posted = {"name": "pager", "channel": "email", "addresses": "p@b.example", "critical": "on", "enabled": "on"}
+    answer = fetch(administrator, "/alerts/receivers/change", {**posted, "team": "payments", **REASON})
+    assert answer.status_code == 200, answer.content
+    without = {"receivers-0": [], "route": "default", "team": "payments"}
+    assert fetch(operator, "/alerts/rules/change", rule_form(**without)).status_code == 200
+    rule = AlertRule.objects.get()
+    assert (rule.escalation, rule.team) == (None, "payments")
+    page = " ".join(operator.get("/alerts/receivers/?rule=node-lost").content.decode().split())
+    assert 'Team payments <span class="push">pager at once</span>' in page
+    assert "<b>node-lost</b> (critical, team payments): pager at once, by the default route." in page
+    assert "Notifies pager at once (the default route)." in operator.get(f"/alerts/{alert.pk}/").content.decode()
+    shown = operator.get("/api/v1/alert-rules/node-lost/route").json()
+    assert (shown["own"], shown["words"]) == (False, "pager at once")
+    both = rule_form(route="default", revision=str(rule.revision))
+    assert "route" in fetch(operator, "/alerts/rules/change", both).json()["errors"]
+    own = rule_form(route="own", revision=str(rule.revision))
+    assert fetch(operator, "/alerts/rules/change", own).status_code == 200
+    page = " ".join(operator.get("/alerts/receivers/?rule=node-lost").content.decode().split())
+    assert "desk at once, by the rule\u2019s own route." in page
+
+
+def test_who_is_notified_names_a_silence_of_the_subject(operator, people, alert):
+    fetch(operator, "/alerts/silences/add", {**matcher("alert", "queue"), "reason": "known", "minutes": "30"})
+    page = "/alerts/receivers/?rule=node-lost&label=queue&value={}"
+    assert "Now silenced by operator" in " ".join(operator.get(page.format("alert")).content.decode().split())
+    assert "Now silenced" not in operator.get(page.format("other")).content.decode()
+
+
 def test_a_number_that_is_emptied_is_previewed_as_it_would_be_saved(operator, alert, plant_topology):
     rule = alert.rule
     AlertRule.objects.filter(pk=rule.pk).update(for_seconds=60)
