@@ -130,6 +130,8 @@ class _Step:
         reopened = plan.undoes.empties if plan.undoes is not None else ""
         drained = Node.objects.filter(name=plan.empties, drained=False) if plan.kind == Plan.Kind.DRAIN else ()
         returned = Node.objects.filter(name=reopened, drained=True)
+        if drained or returned:
+            projection.lock_revision()  # before the overrides, as everywhere
         for node in drained:
             node_use.begin(node, "drained", plan.owner, plan.reason, now=self.now, control=self.control)
         for node in returned:

@@ -16,7 +16,6 @@ from console.audit import audit_log
 from console.input.form_values import check_unchanged
 from queues import projection
 from queues.models import Container, Node
-from workers.coordination.leases import lock_until_commit
 from workers.documents.snapshot import Snapshot
 from workers.models import Override, Plan
 from workers.placement import plans, proposals, recovery
@@ -155,7 +154,8 @@ def cordon(
 ) -> list[Override]:
     """Cordon a node: it keeps what it has and gets no new points. Return the override that does."""
     require_permission(actor, "node.use")
-    lock_until_commit(overrides.LOCK)
+    # In the order in which the end of an override locks them: overrides, node, projection.
+    list(overrides.list_active(now).filter(node__name=node).select_for_update(of=("self",)))
     # The audit entry comes first: the change ends with the projection, which can't be rolled back. The node's
     # row and the projection are locked before it, as everywhere: the audit log is locked last.
     Node.objects.select_for_update().filter(name=node).first()
@@ -169,7 +169,7 @@ def cordon(
 def take_back(actor: Actor, node: str, reason: str, now: datetime, control: redis.Redis) -> None:
     """End a node's drain and its cordon, if any."""
     require_permission(actor, "node.use")
-    lock_until_commit(overrides.LOCK)
+    list(overrides.list_active(now).filter(node__name=node).select_for_update(of=("self",)))
     held = Node.objects.select_for_update().filter(name=node).values("drained", "cordoned").first()
     if held is not None and not any(held.values()):
         raise BadInput("node", f"{node} is already in service: neither drained nor cordoned.")

@@ -8,9 +8,11 @@ from django.utils import timezone
 from console.actions import manual_changes
 from console.api.request.answers import Router
 from console.api.request.authentication import actor_for
-from console.api.request.input import RequestBody
+from console.api.request.input import GivenTime, RequestBody
+from console.api.routes.control import OverrideRow, build_override
 from console.connections.control_server import control, load_latest_snapshot
 from workers.documents.loops import ManualChange
+from workers.steering.overrides import Expiry
 
 router = Router(tags=["control"])
 
@@ -32,11 +34,26 @@ class ManualChangeEnding(RequestBody):
     anyway: bool = False
 
 
+class ChangeExtension(RequestBody):
+    """key: of the change; minutes (added to its end) or expires_at."""
+
+    key: str
+    minutes: float | None = None
+    expires_at: GivenTime | None = None
+
+
 @router.get("/manual-changes", summary="List everything that people have in force, earliest end first")
 def list_manual_changes(request: HttpRequest) -> ManualChangeList:
     actor_for(request, "plant.view")
     snapshot = load_latest_snapshot()
     return {"changes": snapshot.hands if snapshot else []}
+
+
+@router.post("/manual-changes/extend", summary="Extend a manual change, or set its end")
+def extend_manual_change(request: HttpRequest, body: ChangeExtension) -> OverrideRow:
+    actor = actor_for(request, "override.extend")
+    expiry = Expiry(minutes=body.minutes, expires_at=body.expires_at)
+    return build_override(manual_changes.extend(actor, body.key, expiry, now=timezone.now(), control=control()))
 
 
 @router.post("/manual-changes/end", summary="End a manual change of any kind now")

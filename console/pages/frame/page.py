@@ -160,6 +160,11 @@ class UndoOffer(TypedDict):
     fields: dict[str, str]
 
 
+def offer_end(key: str) -> UndoOffer:
+    """Return the undo of an action that made the manual change of this key (`console.actions.manual_changes`)."""
+    return {"url": reverse("manual-change-end"), "fields": {"key": key, "anyway": "true", "reason": "Undone"}}
+
+
 @dataclass(frozen=True)
 class ActionResult:
     """The result of an action: a sentence, a link, and details for fetch() (`undo`: an `UndoOffer`)."""

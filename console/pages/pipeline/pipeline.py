@@ -23,6 +23,7 @@ from console.pages.frame.page import (
     call_page,
     declare_action,
     declare_page,
+    offer_end,
     read_or,
     read_reason,
     render_page,
@@ -54,6 +55,7 @@ from workers.pipeline.declaration.declared import NO_ORDER, Orders
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.status.published import list_newest_lines
 from workers.pipeline.tiers.state import StateStore
+from workers.plants.registry import LOCAL
 
 
 @dataclass(frozen=True)
@@ -224,7 +226,8 @@ def tasks(request: HttpRequest, name: str, operator: str) -> ActionResult:
     pipelines.set_tasks(actor_of(request), name, operator, wanted, reason, control(), minutes)
     count = format_count(wanted, "task")
     message = f"{operator} will have {count} within two batches; loops hold for {minutes:g} min."
-    return ActionResult(message, reverse("pipeline-operator", args=[name, operator]))
+    undo = offer_end(f"tasks/{LOCAL}")
+    return ActionResult(message, reverse("pipeline-operator", args=[name, operator]), {"undo": undo})
 
 
 ORDERED = {
@@ -248,7 +251,8 @@ def order(request: HttpRequest, name: str) -> ActionResult:
         raise BadInput("order", f"must be one of {', '.join(ORDERED)}, not {wanted[:40]!r}")
     reason = read_reason(request)
     getattr(pipelines, wanted)(actor_of(request), name, reason, control())
-    return ActionResult(ORDERED[wanted].format(name), reverse("pipeline-application", args=[name]))
+    data = {"undo": offer_end(f"stop/{name}")} if wanted == "stop" else {}
+    return ActionResult(ORDERED[wanted].format(name), reverse("pipeline-application", args=[name]), data)
 
 
 @declare_action("pipeline.steer", pipeline_page)
@@ -260,7 +264,9 @@ def hold_criterion(request: HttpRequest, name: str) -> ActionResult:
     expiry = parse_expiry(request.POST)
     pipelines.hold_criterion(actor_of(request), name, criterion, value, expiry, reason, timezone.now(), control())
     return ActionResult(
-        f"{criterion} will be fixed at {value:g} within two batches.", reverse("pipeline-application", args=[name])
+        f"{criterion} will be fixed at {value:g} within two batches.",
+        reverse("pipeline-application", args=[name]),
+        {"undo": offer_end(f"criterion/{name}/{criterion}")},
     )
 
 

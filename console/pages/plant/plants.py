@@ -22,6 +22,7 @@ from console.pages.frame.page import (
     declare_action,
     declare_page,
     get_rejected_form,
+    offer_end,
     read_or,
     render_page,
     text_of,
@@ -210,7 +211,8 @@ def tasks(request: HttpRequest, name: str) -> ActionResult:
             reason=request.POST.get("reason", ""),
         )
     count = f"{wanted} task{'' if wanted == 1 else 's'}"
-    return ActionResult(f"{operator} gets {count}; loops hold for {minutes:g} min.", reverse("plant", args=[name]))
+    message = f"{operator} gets {count}; loops hold for {minutes:g} min."
+    return ActionResult(message, reverse("plant", args=[name]), {"undo": offer_end(f"tasks/{name}")})
 
 
 @declare_action("plant.scale", plant_page)

@@ -167,9 +167,11 @@ def test_the_api_lists_and_ends_them(plant, browsers, people, control, secrets):
     observe(control)
     headers = {"authorization": f"Bearer {secrets['operator']}"}
     (row,) = browsers["anonymous"].get("/api/v1/manual-changes", headers=headers).json()["changes"]
+    longer = {"key": row["key"], "minutes": 30}
+    post = {"content_type": "application/json", "headers": headers}
+    assert browsers["anonymous"].post("/api/v1/manual-changes/extend", longer, **post).status_code == 200
+    assert Override.objects.get().expires_at > timezone.now() + timedelta(minutes=50)
     body = {"key": row["key"], "reason": "fixed"}
-    answer = browsers["anonymous"].post(
-        "/api/v1/manual-changes/end", body, content_type="application/json", headers=headers
-    )
+    answer = browsers["anonymous"].post("/api/v1/manual-changes/end", body, **post)
     assert answer.json() == {"key": row["key"], "ended": True}
     assert not pausing.load_pauses(control, ["alert"], "consumption")
