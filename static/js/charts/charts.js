@@ -6,13 +6,13 @@ import { banded, changeAt, changesOf, edgesOf, marked } from "./expected.js";
 import { breaches, coloursOf, isEntity, isLimit, pickEntities, rangeOf, readLane, withUnit } from "./lanes.js";
 import { BAR_LANE, NEAR_PIXELS, TRIANGLE_LANE, countActions, decisionAt, drawBar, drawMarks, listBars, loadMarks, triangles } from "./marks.js";
 import { AGAIN_MILLISECONDS, GAP_SECONDS, history } from "../values/history.js";
-import { BOTTOM, NARROW, TOP, brief, faded, frame, labels, marginFor, roundRange, scale, tokens } from "./plot.js";
+import { BOTTOM, NARROW, TOP, brief, faded, frame, labels, marginFor, roundRange, scale, shortened, tokens } from "./plot.js";
 import * as ranges from "./range.js";
 import { write } from "../values/bind.js";
 import { resolve, store, subscribe } from "../values/store.js";
 
 const POINTS = 450;
-const LANE_HEIGHTS = [190, 110], LANE_GAP = 40, HEADING_LANE = 22;
+const LANE_HEIGHTS = [190, 110], LANE_GAP = 40, NARROW_GAP = 24, HEADING_LANE = 22;
 const TITLE_GAP = 10;
 const KEPT_SECONDS = 7200; // maximum range that live snapshots continue; a longer one is requested again
 const BREACH_OPACITY = 0.13, AREA_OPACITY = 0.2, STACK_OPACITY = 0.6;
@@ -203,18 +203,20 @@ class Chart {
 
   compose() {
     const colours = tokens(), width = this.plot.clientWidth, narrow = width < NARROW;
+    const extra = narrow ? NARROW_GAP : 0; // the titles have the labels of the lines, too
     const until = this.until ?? this.time.at(-1) ?? Date.now() / 1000, bars = listBars(until), signs = this.shownSigns();
     // The first lane's title is below the bars, or in the margin if there are none.
-    const above = bars.length ? BAR_LANE * bars.length + HEADING_LANE : 0, decided = signs ? TRIANGLE_LANE : 0;
+    const above = bars.length ? BAR_LANE * bars.length + HEADING_LANE + extra : 0, decided = signs ? TRIANGLE_LANE : 0;
     this.drawn = this.lanes.map((lane) => this.prepare(lane, colours));
-    const plotted = this.drawn.reduce((total, _, index) => total + laneHeight(index) + (index ? LANE_GAP : 0), above + decided);
+    const plotted = this.drawn.reduce((total, _, index) => total + laneHeight(index) + (index ? LANE_GAP + extra : 0), above + decided);
     const right = narrow ? 12 : marginFor([...this.drawn.flatMap(({ ends }) => ends), { label: countActions(signs?.decisions ?? []), value: "" }]);
-    const layout = frame(colours, plotted + TOP + BOTTOM, narrow, right), plotWidth = width - layout.margin.l - right;
+    const layout = frame(colours, plotted + TOP + extra + BOTTOM, narrow, right), plotWidth = width - layout.margin.l - right;
     const [from, to] = [until - this.seconds, until].map((at) => at * 1000);
     Object.assign(layout, { hovermode: false });
+    layout.margin.t = TOP + extra;
     Object.assign(layout.xaxis, { range: [new Date(from), new Date(to)], tickformatstops: ranges.TICK_FORMATS });
-    this.area = { from, to, left: layout.margin.l, width: plotWidth, top: TOP, height: plotted, decisions: decided };
-    const data = this.composeLanes(layout, colours, { narrow, plotted, above, plotWidth });
+    this.area = { from, to, left: layout.margin.l, width: plotWidth, top: TOP + extra, height: plotted, decisions: decided };
+    const data = this.composeLanes(layout, colours, { narrow, plotted, above, plotWidth, extra });
     if (signs && !narrow) layout.annotations.push({ text: countActions(signs.decisions), x: 1, xref: "paper", xshift: 6, y: TRIANGLE_LANE / plotted / 2, yref: "paper", xanchor: "left", yanchor: "middle", showarrow: false });
     if (signs) data.push(...triangles(signs, colours, layout, TRIANGLE_LANE / plotted));
     drawMarks(this.marks, { from, to, width: plotWidth, top: 1 - above / plotted }, colours, layout);
@@ -228,21 +230,21 @@ class Chart {
 
   /** Compose all lanes from the top to the bottom, with their titles.
    * @param {PlotLayout} layout @param {Colours} colours
-   * @param {{ narrow: boolean, plotted: number, above: number, plotWidth: number }} size @returns {object[]} */
-  composeLanes(layout, colours, { narrow, plotted, above, plotWidth }) {
+   * @param {{ narrow: boolean, plotted: number, above: number, plotWidth: number, extra: number }} size @returns {object[]} */
+  composeLanes(layout, colours, { narrow, plotted, above, plotWidth, extra }) {
     let top = plotted - above;
     /** @type {HTMLElement[]} */
     const titles = [];
     const data = this.drawn.flatMap((drawn, index) => {
       const axis = index ? `y${index + 1}` : "y", { lane, range } = drawn, height = laneHeight(index);
-      Object.assign(drawn, { top: TOP + plotted - top, height });
+      Object.assign(drawn, { top: TOP + extra + plotted - top, height });
       const place = scale(colours, [Math.max(0, (top - height) / plotted), Math.min(1, top / plotted)], range);
       layout[axis.replace("y", "yaxis")] = { ...place, showticklabels: this.known(lane.series) };
       const bands = banded(lane, axis, this, colours), faint = this.before && !lane.stacked ? this.faint(lane, axis, colours) : [];
       titles.push(this.title(drawn, bands.length > 0, narrow));
       if (!narrow) labels(drawn.ends, axis, layout, range, height);
       const shape = { axis, factor: lane.factor, highest: range.high, lowest: range.low, width: plotWidth };
-      top -= height + LANE_GAP;
+      top -= height + LANE_GAP + extra;
       return [...bands, ...faint, ...this.traces(drawn, axis, colours), ...marked(changesOf(lane, store.snapshot), shape, colours, layout)];
     });
     this.over.querySelectorAll(".lane-title").forEach((title) => title.remove());
@@ -300,7 +302,7 @@ class Chart {
     const notes = [...isBanded ? ["shaded: expected range"] : [], ...this.before ? [`faint: ${this.before.words}`] : [], ...above.map(({ row, value }) => `${row.label} ${withUnit(value, lane.unit)}, above range`)];
     if (narrow) {
       for (const { label, value, colour } of ends) {
-        const key = made(`${label} ${value}`, "lane-key");
+        const key = made(`${shortened(label)} ${value}`, "lane-key");
         key.style.color = colour;
         title.append(" ", key);
       }

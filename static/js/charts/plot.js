@@ -90,7 +90,7 @@ export function brief(value) {
 
 /** Shorten a long name. The tooltip has the whole name.
  * @param {string} label */
-const shortened = (label) => (label.length > MAX_LABEL ? `${label.slice(0, MAX_LABEL - 1)}…` : label);
+export const shortened = (label) => (label.length > MAX_LABEL ? `${label.slice(0, MAX_LABEL - 1)}…` : label);
 
 /** Return the width of the right margin that the labels need.
  * @param {{ label: string, value: string }[]} ends */
