@@ -26,6 +26,7 @@ from workers.lab.models import Experiment, ExperimentResult
 from workers.models import LedgerEntry, Loop, Override, Plan, Run
 from workers.objectives.models import Objective, ObjectiveMinute
 from console.incidents.changes import keep_changes
+from console.models import Drill
 from pathlib import Path
 
 now, admin = timezone.now(), User.objects.get(username="admin")
@@ -68,12 +69,19 @@ for minute in range(30):
     parts = {"alert": 40.0, "telemetry": 20.0} if bad else {}
     ObjectiveMinute.objects.create(
         objective=objective, minute=begin + minute, bad=bad, total=120.0, burnt=parts)
+drill = Drill.objects.create(
+    scenario="slow-handler", subjects={"queue": "alert", "node": "n2"}, starter="admin", person="admin",
+    due_at=now - timedelta(minutes=9), started_at=now - timedelta(minutes=9), alerted_at=now - timedelta(minutes=8),
+    noticed_at=now - timedelta(minutes=7), action_seconds=107.0, recovered_at=now - timedelta(minutes=3),
+    ended_at=now - timedelta(minutes=2), ending="recovered", faults={"0": {"kind": "slow_handler", "ended": True}},
+    points={"notice": 30, "right_action": 46, "no_wrong_action": 15}, score=91,
+)
 run = Run.objects.create(task=task_definitions.define("walked", "retention"), single_instance=True)
 experiment = Experiment.objects.create(scenario="crash", laws=["thesis"])
 ExperimentResult.objects.create(experiment=experiment, law="thesis", metrics={"events_lost": 1}, seconds=2)
 print(json.dumps({"loop": loop.pk, "entry": entry.pk, "plan": plan.pk, "alert": alert.pk,
     "override": override.pk, "objective": objective.name, "run": run.pk,
-    "experiment": experiment.pk, "task": "walked"}))
+    "experiment": experiment.pk, "task": "walked", "drill": drill.pk}))
 """
 
 
@@ -117,11 +125,12 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "console.settings"
 django.setup()
 from workers.alerts.lifecycle.models import Alert
 from workers.lab.models import Experiment
+from console.models import Drill
 from workers.models import LedgerEntry, Override, Plan, Run
 from workers.objectives.models import Objective
 ids = json.loads(sys.argv[1])
 for kind, model in (("alert", Alert), ("plan", Plan), ("override", Override), ("entry", LedgerEntry),
-                    ("run", Run), ("experiment", Experiment)):
+                    ("run", Run), ("experiment", Experiment), ("drill", Drill)):
     model.objects.filter(pk=ids[kind]).delete()
 Objective.objects.filter(name=ids["objective"]).delete()
 """
