@@ -107,8 +107,11 @@ def stop(actor: Actor, drill_id: int, now: datetime) -> Drill:
 
 
 def start_due(now: datetime) -> bool:
-    """Start the process of drills if a scheduled drill is due; return whether one is."""
-    due = records.list_open_drills().filter(due_at__lte=now, started_at=None, is_surprise=True).exists()
+    """Start the process of drills if a drill is due or open; return whether one is.
+
+    A drill may also wait because the process of the drill before it was still ending.
+    """
+    due = records.list_open_drills().filter(due_at__lte=now).exists()
     if due and supervisor.is_there():
         supervisor.start(supervisor.DRILL)
     return due

@@ -204,3 +204,8 @@ def test_a_running_guided_drill_shows_what_was_observed_and_what_comes_next(oper
 def test_only_who_may_register_plants_is_led_to_connect_one(operator, administrator, started):
     titles = [[row.title for row in each.get("/welcome/").context["systems"]] for each in (operator, administrator)]
     assert titles[0] == ["Your own events"] and {"Celery", "Kafka", "Your own system"} <= set(titles[1])
+
+
+def test_a_drill_that_was_started_while_the_process_before_it_ended_is_not_forgotten(operator, started):
+    operator.post("/drills/start", {"scenario": "burst"})
+    assert drills.start_due(timezone.now()) and started == ["drill", "drill"]
