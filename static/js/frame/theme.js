@@ -1,7 +1,9 @@
-// Runs before the first paint, so that the selected theme doesn't flash. A module would run too late.
+// Runs before the first paint, so that the selected theme and density don't flash. A module would run too late.
 (() => {
   try {
-    const theme = localStorage.getItem("weir-theme");
-    if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
-  } catch { /* storage is blocked: the system's theme applies */ }
+    for (const name of ["theme", "density"]) {
+      const value = localStorage.getItem(`weir-${name}`);
+      if (value) document.documentElement.dataset[name] = value;
+    }
+  } catch { /* storage is blocked: the system's theme and the normal density apply */ }
 })();

@@ -1,34 +1,35 @@
-// The theme switch of the settings page. An empty value selects the system's theme.
+// The switches of the settings page for the theme and the density, which this browser keeps. An empty value is the default:
+// the system's theme, and comfortable rows.
 
 export function start() {
-  const group = document.getElementById("theme");
-  const system = matchMedia("(prefers-color-scheme: dark)");
-  system.addEventListener("change", tell);
-  if (!group) return;
-  press(group, document.documentElement.dataset.theme ?? "");
-  group.addEventListener("click", (event) => {
-    const button = event.target.closest("button");
-    if (button) choose(group, button.value);
-  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", tell);
+  for (const group of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-appearance]"))) {
+    const name = group.dataset.appearance ?? "";
+    press(group, document.documentElement.dataset[name] ?? "");
+    group.addEventListener("click", (event) => {
+      const button = event.target.closest("button");
+      if (button) choose(group, name, button.value);
+    });
+  }
 }
 
-/** @param {HTMLElement} group @param {string} theme */
-function choose(group, theme) {
-  if (theme) {
-    document.documentElement.dataset.theme = theme;
-    localStorage.setItem("weir-theme", theme);
+/** @param {HTMLElement} group @param {string} name @param {string} value */
+function choose(group, name, value) {
+  if (value) {
+    document.documentElement.dataset[name] = value;
+    localStorage.setItem(`weir-${name}`, value);
   } else {
-    delete document.documentElement.dataset.theme;
-    localStorage.removeItem("weir-theme");
+    delete document.documentElement.dataset[name];
+    localStorage.removeItem(`weir-${name}`);
   }
-  press(group, theme);
+  press(group, value);
   tell();
 }
 
-/** @param {HTMLElement} group @param {string} theme */
-function press(group, theme) {
+/** @param {HTMLElement} group @param {string} value */
+function press(group, value) {
   for (const button of group.querySelectorAll("button")) {
-    button.setAttribute("aria-pressed", String(button.value === theme));
+    button.setAttribute("aria-pressed", String(button.value === value));
   }
 }
 

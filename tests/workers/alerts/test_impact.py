@@ -29,7 +29,10 @@ def test_the_impact_of_a_late_queue_is_that_of_the_cause_that_the_headline_names
 
 def test_points_of_a_lost_node_are_said_to_move_only_while_it_has_some():
     assert describe_first_step("node_lost", points=3).endswith("to other nodes after 10 s.")
-    assert describe_first_step("node_lost", points=0) == "Check the node's host, server, and agent."
+    assert (
+        describe_first_step("node_lost", points=0)
+        == "Restart the node's agent or server. Kill it if it is suspended. Check the node's host."
+    )
 
 
 @pytest.mark.parametrize(("count", "said"), [(1, "1 event of a stays unprocessed until"), (2, "2 events of a stay")])

@@ -309,7 +309,7 @@ def _compute_overdue_seconds(evidence: Evidence) -> float | None:
     elapses=True,
     rule=ShippedRule("loops-stopped", "Control loops are not running", 20, 10, keep_seconds=10, severity="critical"),
     impact=f"No loop starts workers or moves points. Events wait. {SAFE}",
-    first_step="Check whether Celery beat and the control worker run and the database responds.",
+    first_step="Restart Celery beat and the control worker if they are suspended. Check whether the database responds.",
 )
 def loops_stopped(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     overdue = _compute_overdue_seconds(evidence)

@@ -124,7 +124,7 @@ def dead_letters(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
     elapses=True,
     stopped_by="node drain",
     rule=ShippedRule("node-lost", "Node {node} is lost", 10, 3, keep_seconds=10, severity="critical"),
-    first_step="Check the node's host, server, and agent.",
+    first_step="Restart the node's agent or server. Kill it if it is suspended. Check the node's host.",
 )
 def node_lost(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     # When most are late at once, the process that listens to them is the more likely cause.
@@ -205,7 +205,7 @@ def producer_silent(evidence: Evidence, window_seconds: float) -> Iterator[Readi
     needs=(parts.CONSUMERS["jobs"],),
     rule=ShippedRule("workers-missing", "No workers for the jobs queues", 0, 0, for_seconds=15, severity="critical"),
     impact=f"Events of the jobs queues wait and are not processed. {SAFE}",
-    first_step="Start a worker host of role jobs, or return a drained host to service.",
+    first_step="Restart the worker host of role jobs, or return a drained host to service.",
 )
 def workers_missing(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     if evidence.snapshot is not None and any(queue.kind == "jobs" for queue in evidence.plant.queues.values()):
