@@ -2,7 +2,8 @@
 // be hidden, and the choice is in the address (hide).
 
 const MIN_COLUMNS = 4; // a narrower table fits on a phone
-const WHOLE = ".stacked, .heat, .dumbbells, .parameters, .points, .fitted";
+// Tables with a layout of their own on phones.
+const WHOLE = ".stacked, .heat, .dumbbells, .parameters, .points, .fitted, [data-plain]";
 
 export function start() {
   prepare(document);
