@@ -5,6 +5,7 @@ In Compose or on a cluster there is none: the console can't restart what it did 
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ WORDS = {
 ANSWER_SECONDS = 5.0
 LOG_BYTES = 32 * 1024
 LOG_LINES = 100
-MAX_TRIES = 10
+MAX_TRIES, TRY_SECONDS = 50, 0.2
 DRILL = "drill"  # runs only while a drill is due
 
 
@@ -155,14 +156,15 @@ def restart(name: str, at_once: bool) -> ProcessRow:
 def take_down(name: str) -> None:
     """Kill a process with its children (SIGKILL), and keep it down until `start`."""
     group = _find_group(name)
-    for _ in range(MAX_TRIES):  # the supervisor may be restarting it just now
-        pid = get_process(name).pid
-        if pid is None:
+    for _ in range(MAX_TRIES):
+        row = get_process(name)
+        if row.state == "STOPPED":
             return
-        send_signal(list_family(pid), signal.SIGKILL)
-        with suppress(Fault):
-            _ask("stopProcess", f"{group}:{name}", True)
-    raise NoSupervisor(f"The supervisor restarted {name} {MAX_TRIES} times; it can't be kept down.")
+        send_signal(list_family(row.pid) if row.pid else [], signal.SIGKILL)
+        with suppress(Fault):  # it is being restarted just now
+            _ask("stopProcess", f"{group}:{name}", False)
+        time.sleep(TRY_SECONDS)
+    raise NoSupervisor(f"The supervisor keeps restarting {name}; it can't be kept down.")
 
 
 def start(name: str) -> None:

@@ -5,6 +5,7 @@ can end what a killed one has started.
 """
 
 import signal
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -34,7 +35,8 @@ PRACTICE_SETTINGS = {
     "tries": 3,
 }  # fmt: skip
 MIN_PER_SECOND = 20.0
-PLAN_POINTS = 900
+PLAN_POINTS, PLAN_SECONDS = 900, 20.0
+PLAN_REASON = "Drill: a plan that overloads a node."
 TOO_BUSY_SHARE = 0.95  # of its new load that the overloaded node can handle
 
 
@@ -154,7 +156,7 @@ class EmbeddedPlant:
         rest = 1000 - PLAN_POINTS
         wanted = {node: PLAN_POINTS, **{name: rest // len(others) for name in others}}
         wanted[others[0]] += 1000 - sum(wanted.values())
-        self._carry_out(queue, wanted, by, "Drill: a plan that overloads a node.", now)
+        self._carry_out(queue, wanted, by, PLAN_REASON, now)
 
     def _carry_out(self, queue: str, points: Mapping[str, int], by: User | None, why: str, now: datetime) -> None:
         snapshot = self.read_snapshot()
@@ -178,10 +180,19 @@ class EmbeddedPlant:
             supervisor.start("pipeline")
         else:
             self._set_capacity(node, undo["capacity"], now)
-            with suppress(BadInput):  # a person has restored the points already
-                points = dict(Container.objects.filter(queue__name=queue).values_list("node__name", "points"))
-                if points.get(node) == PLAN_POINTS:
-                    self._carry_out(queue, undo["points"], None, "End of the drill.", now)
+            self._restore_points(node, queue, undo["points"], now)
+
+    def _restore_points(self, node: str, queue: str, points: Mapping[str, int], now: datetime) -> None:
+        """Stop the plan of the drill, and give the node its points from before it, unless a person did."""
+        for plan in plans.list_running_plans().filter(reason=PLAN_REASON):
+            with suppress(BadInput):  # it has just ended
+                plans.stop(plan, None, "End of the drill.", now=now)
+        deadline = time.monotonic() + PLAN_SECONDS
+        while plans.list_running_plans().filter(reason=PLAN_REASON).exists() and time.monotonic() < deadline:
+            time.sleep(0.5)  # its move in progress
+        present = dict(Container.objects.filter(queue__name=queue).values_list("node__name", "points"))
+        if present.get(node, 0) > points.get(node, 0):
+            self._carry_out(queue, points, None, "End of the drill.", now)
 
     def _restore_options(self, kind: FaultKind, queue: str, options: Mapping[str, Any], now: datetime) -> None:
         """Restore what the fault has changed, unless a person has changed it meanwhile."""

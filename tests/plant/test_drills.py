@@ -23,7 +23,7 @@ class DrillingPlant(ApiPlant):
         with closing(sqlite3.connect(f"file:{self.data}/weir.sqlite3?mode=ro", uri=True, timeout=30)) as database:
             return database.execute(query).fetchone()
 
-    def process(self, name):
+    def find(self, name):
         """None for one that is not running."""
         row = next((row for row in self.answer("processes")["processes"] if row["name"] == name), None)
         return None if row is None or row["pid"] is None else psutil.Process(row["pid"])
@@ -101,26 +101,26 @@ def test_events_fail_and_are_dead_letters(plant):
 
 def test_a_lost_node_stays_down_until_the_drill_ends(plant):
     node = plant.begin("node-lost")["node"]
-    wait(lambda: plant.process(node) is None and plant.process(f"agent-{node}") is None)
+    wait(lambda: plant.find(node) is None and plant.find(f"agent-{node}") is None)
     wait(lambda: plant.snapshot()["nodes"][node]["state"] == "OFFLINE")
-    assert plant.process(node) is None
+    assert plant.find(node) is None
     plant.stop()
-    wait(lambda: plant.process(node) and plant.process(f"agent-{node}"))
+    wait(lambda: plant.find(node) and plant.find(f"agent-{node}"))
     wait(lambda: plant.snapshot()["nodes"][node]["state"] not in (None, "OFFLINE"))
 
 
 def test_a_suspended_observer_goes_on_after_the_drill(plant):
     plant.begin("measurements-stop")
-    wait(lambda: plant.process("observer").status() == psutil.STATUS_STOPPED)
+    wait(lambda: plant.find("observer").status() == psutil.STATUS_STOPPED)
     plant.stop()
-    wait(lambda: plant.process("observer").status() != psutil.STATUS_STOPPED)
+    wait(lambda: plant.find("observer").status() != psutil.STATUS_STOPPED)
 
 
 def test_the_pipeline_is_down_until_the_drill_ends(plant):
     plant.begin("pipeline-killed")
-    wait(lambda: plant.process("pipeline") is None)
+    wait(lambda: plant.find("pipeline") is None)
     plant.stop()
-    wait(lambda: plant.process("pipeline"))
+    wait(lambda: plant.find("pipeline"))
 
 
 def test_a_harmful_plan_is_carried_out_and_undone(plant):
@@ -133,6 +133,6 @@ def test_a_harmful_plan_is_carried_out_and_undone(plant):
 def test_what_a_killed_process_left_is_ended_when_the_supervisor_restarts_it(plant):
     queue = plant.begin("slow-handler")["queue"]
     wait(lambda: plant.options(queue)["seconds"] == 8 * SERVICE_SECONDS)
-    plant.process("drill").send_signal(signal.SIGKILL)
+    plant.find("drill").send_signal(signal.SIGKILL)
     wait(lambda: plant.newest_drill()[2] == "interrupted")
     assert plant.options(queue) == {"seconds": SERVICE_SECONDS}
