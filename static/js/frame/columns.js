@@ -41,9 +41,9 @@ const hiddenKeys = () => new Set((new URLSearchParams(location.search).get("hide
 function choose(table, heads) {
   apply(table, heads);
   const place = table.closest(".card")?.querySelector("header .side");
-  if (!place || place.querySelector(".columns")) return;
+  if (!place || place.querySelector(".column-choice")) return;
   const menu = document.createElement("details"), panel = document.createElement("div");
-  menu.className = "menu columns";
+  menu.className = "menu column-choice";
   panel.className = "panel";
   const choices = heads.slice(1).filter((head) => head.dataset.key).map((head) => {
     const choice = document.createElement("label"), box = Object.assign(document.createElement("input"), { type: "checkbox", checked: !hiddenKeys().has(head.dataset.key ?? "") });
