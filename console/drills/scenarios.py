@@ -118,7 +118,7 @@ SCENARIOS: Mapping[str, DrillScenario] = {
             level="Basic",
             minutes=6,
             icon="burst",
-            briefing="A producer sends much more than usual to {queue} for a minute. Find out whether the loops can "
+            briefing="A producer sends many more events than usual to {queue} for a minute. Find out whether the loops can "
             "handle it, and limit the impact if they can't.",
             hints=(
                 "Compare events in and out on the page of {queue}.",
@@ -230,7 +230,7 @@ SCENARIOS: Mapping[str, DrillScenario] = {
             level="Medium",
             minutes=6,
             icon="burst",
-            briefing="{queue} gets much more events than usual. Find out which producer and which key they come from.",
+            briefing="{queue} gets many more events than usual. Find out which producer and which key they come from.",
             hints=(
                 "On the page Compare time ranges, compare the last minute with the minutes before.",
                 "One key explains the difference. The producers are the usual ones.",
