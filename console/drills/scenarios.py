@@ -118,8 +118,8 @@ SCENARIOS: Mapping[str, DrillScenario] = {
             level="Basic",
             minutes=6,
             icon="burst",
-            briefing="A producer sends many more events than usual to {queue} for a minute. Find out whether the loops can "
-            "handle it, and limit the impact if they can't.",
+            briefing="A producer sends many more events than usual to {queue} for a minute. Find out whether the "
+            "loops can handle it, and limit the impact if they can't.",
             hints=(
                 "Compare events in and out on the page of {queue}.",
                 "The worker rate loops start workers until all slots are busy.",
