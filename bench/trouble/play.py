@@ -1,7 +1,8 @@
 """One trouble: strike, read the screen, press the right action, and wait for the end."""
 
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any
 
@@ -10,12 +11,12 @@ from playwright.sync_api import Browser, Error, Locator, Page
 
 from bench.causes.scenario import AlertWatch
 from bench.causes.shop import CALM_SECONDS, Shop
-from bench.trouble.kinds import Trouble
+from bench.trouble.kinds import Cause, Trouble
 from bench.trouble.outcome import Outcome, Reading, compute_named_share, count_headline_changes, find_named_seconds
 
 READ_SECONDS, WATCH_SECONDS, END_SECONDS = 0.5, 45.0, 90.0
 DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
-CLICK_MILLISECONDS = 10_000.0
+CLICK_MILLISECONDS, AFTER_MILLISECONDS = 10_000.0, 1_000.0
 ACTIONS = ":is(#hero, #do-now, #frame-outage) .quick-action > summary, :is(#hero, #do-now) .quick-actions > a.button"
 READ = """(actions) => {
   const read = (selector) => [...document.querySelectorAll(selector)].filter((each) => each.checkVisibility())
@@ -64,7 +65,7 @@ def play(shop: Shop, console: Console, trouble: Trouble, chance: Random) -> Outc
     console.show_overview()
     watch, called = AlertWatch(time.time()), len(shop.calls.seen)
     readings: list[Reading] = []
-    with trouble.strike(shop, chance):
+    with _strike(trouble, shop, chance):
         _watch(shop, console, watch, readings)
         taps = _count_taps(console, trouble)
         clicks = _press(console, trouble)
@@ -96,6 +97,18 @@ def play(shop: Shop, console: Console, trouble: Trouble, chance: Random) -> Outc
     )
 
 
+@contextmanager
+def _strike(trouble: Trouble, shop: Shop, chance: Random) -> Iterator[None]:
+    """Let the trouble last. Its end is refused if an action has undone it already."""
+    struck = trouble.strike(shop, chance)
+    struck.__enter__()
+    try:
+        yield
+    finally:
+        with suppress(httpx.HTTPStatusError):
+            struck.__exit__(None, None, None)
+
+
 def _watch(shop: Shop, console: Console, watch: AlertWatch, readings: list[Reading]) -> None:
     while time.time() - watch.since < WATCH_SECONDS:
         began = time.monotonic()
@@ -104,31 +117,28 @@ def _watch(shop: Shop, console: Console, watch: AlertWatch, readings: list[Readi
         time.sleep(max(0.0, READ_SECONDS - (time.monotonic() - began)))
 
 
-def _find_buttons(page: Page, trouble: Trouble) -> list[Locator]:
-    """Return a right button for each cause that needs one."""
-    buttons = [button for button in page.locator(ACTIONS).all() if button.is_visible()]
-    wanted = [cause for cause in trouble.causes if cause.action]
-    found = [next((each for each in buttons if cause.is_right(each.inner_text())), None) for cause in wanted]
-    return [button for button in found if button is not None]
+def _find_button(page: Page, cause: Cause) -> Locator | None:
+    """Return the right button for a cause, the first on the page."""
+    buttons = (button for button in page.locator(ACTIONS).all() if button.is_visible())
+    return next((button for button in buttons if cause.is_right(button.inner_text())), None)
 
 
 def _press(console: Console, trouble: Trouble) -> int | None:
-    """Press the right actions on the overview; return the clicks of one; None if a button is missing."""
-    page, wanted = console.desktop, sum(bool(cause.action) for cause in trouble.causes)
-    clicks = None
-    with suppress(Error):
-        for number in range(wanted):
-            buttons = _find_buttons(page, trouble)
-            if len(buttons) < wanted:
-                return None
-            button = buttons[number]
+    """Press the right action for each cause on the overview; return the clicks of one; None if one is missing."""
+    page, clicks = console.desktop, None
+    for cause in (cause for cause in trouble.causes if cause.action):
+        button = _find_button(page, cause)
+        if button is None:
+            return None
+        try:
             button.click(timeout=CLICK_MILLISECONDS)
-            clicks = 1
-            form = button.locator("xpath=following-sibling::form")
+            clicks, form = 1, button.locator("xpath=following-sibling::form")
             if form.count():
                 form.locator("button.primary").click(timeout=CLICK_MILLISECONDS)
                 clicks = 2
-            page.wait_for_timeout(1_000)
+        except Error:
+            return None
+        page.wait_for_timeout(AFTER_MILLISECONDS)
     return clicks
 
 
@@ -148,7 +158,7 @@ def _count_taps(console: Console, trouble: Trouble) -> int | None:
         best = page.locator(".action-bar .primary")
         if best.count() and any(cause.is_right(best.inner_text()) for cause in trouble.causes):
             return taps + 2
-        if _find_buttons(page, trouble):
+        if any(_find_button(page, cause) for cause in trouble.causes if cause.action):
             return taps + 3  # More actions, the action, and its confirmation
     return None
 
