@@ -166,9 +166,9 @@ def receivers_page(request: HttpRequest) -> HttpResponse:
         branches=list(_iterate_branches()),
         own_routes=[
             OwnRoute(rule=rule, words=describe_steps(rule.escalation or []))
-            for rule in AlertRule.objects.exclude(escalation=None).order_by("name")
+            for rule in AlertRule.objects.filter(escalation__isnull=False).order_by("name")
         ],
-        default_rules=AlertRule.objects.filter(escalation=None).count(),
+        default_rules=AlertRule.objects.filter(escalation__isnull=True).count(),
         rule_names=AlertRule.objects.order_by("name").values_list("name", flat=True),
         labels=rules.LABELS,
         asked=request.GET.dict(),

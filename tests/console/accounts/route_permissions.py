@@ -210,6 +210,8 @@ API_BODIES = {
     "POST api/v1/applications/<name>/criteria/<criterion>": {"value": 0.5, "reason": "a test"},
     "POST api/v1/overrides": {"loop": 1, "name": "upper_limit", "value": 1, "reason": "a test", "minutes": 1},
     "POST api/v1/overrides/<override_id>/extend": {"minutes": 1},
+    "POST api/v1/manual-changes/end": {"key": "override/1"},
+    "POST api/v1/manual-changes/extend": {"key": "override/1", "minutes": 1},
     "POST api/v1/objectives/<name>": {"fields": {"target": 0.9}, "reason": "a test"},
     "POST api/v1/proposals": {"act": "hold", "arguments": {}, "reason": "a test"},
     "POST api/v1/proposals/<proposal_id>/approve": {"hash": "0" * 64, "reason": "a test"},

@@ -41,6 +41,7 @@ def test_a_rule_follows_the_default_route_or_has_its_own(operator, administrator
     page = " ".join(operator.get("/alerts/receivers/?rule=node-lost").content.decode().split())
     assert 'Team payments <span class="push">pager at once</span>' in page
     assert "<b>node-lost</b> (critical, team payments): pager at once, by the default route." in page
+    assert "1 rule follows the default route" in page
     assert "Notifies pager at once (the default route)." in operator.get(f"/alerts/{alert.pk}/").content.decode()
     shown = operator.get("/api/v1/alert-rules/node-lost/route").json()
     assert (shown["own"], shown["words"]) == (False, "pager at once")
