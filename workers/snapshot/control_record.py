@@ -83,7 +83,7 @@ def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEF
     documents = {}
     for loop in loops:
         entry, known = entries.get(loop.last), before.get(loop.name)
-        blind_since = _find_blind_start(entry, known, bool(before)) if entry else None
+        blind_since = _find_blind_start(entry, known, bool(before), loop.ticked_at) if entry else None
         documents[loop.name] = build_loop_status(loop, entry, overridden[loop.pk], blind_since)
     # Open runs and those that have just ended, so that a page shows how.
     lately = Q(state__in=OPEN) | Q(ended_at__gt=now - RUN_SHOWN)
@@ -193,7 +193,9 @@ def build_loop_status(
     )
 
 
-def _find_blind_start(entry: LedgerEntry, before: LoopStatus | None, others_before: bool) -> float | None:
+def _find_blind_start(
+    entry: LedgerEntry, before: LoopStatus | None, others_before: bool, ticked_at: datetime | None
+) -> float | None:
     """Return the time of the first of the latest consecutive decisions without a valid measurement.
 
     None: the last decision had one. Values known a second ago are not read again, because there may be weeks of
@@ -202,7 +204,10 @@ def _find_blind_start(entry: LedgerEntry, before: LoopStatus | None, others_befo
     if entry.limited_by != STALE:
         return None
     if before is None and others_before:
-        return float(entry.at.timestamp())
+        return float(max(entry.at, ticked_at or entry.at).timestamp())
+    decided_at = entry.at.timestamp()
+    if before is not None and before.blind_since is not None and (before.at or 0.0) >= before.blind_since > decided_at:
+        return before.blind_since  # Its target has returned since its last decision.
     entries = LedgerEntry.objects.filter(loop=entry.loop_id, at__lte=entry.at)
     known = None
     if before is not None and before.at is not None and before.at <= entry.at.timestamp():

@@ -250,7 +250,7 @@ def add_action_summary(snapshot: Snapshot) -> PlantHealth:
     health = snapshot.health
     abnormal = SEVERITIES.index(health.severity) >= WARNING
     parts = [
-        *(f"{format_restart(event)}" for event in snapshot.processes if event.kind == "restarted"),
+        *(f"process {format_restart(event)}" for event in snapshot.processes if event.kind == "restarted"),
         *_describe_engaged(snapshot),
         *_describe_plans(snapshot),
         *_describe_recent_actions(snapshot, abnormal),

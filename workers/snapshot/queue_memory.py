@@ -26,6 +26,9 @@ RELEARN_SECONDS = 1_800.0
 UNUSUAL = 2.0
 MIN_BURST_PER_SECOND = 5.0
 FALLING_SECONDS = 30.0
+OUTAGES = ("plant", "pipeline", "node")  # kinds of subjects whose outages make queues late
+NO_OUTAGES = ("plant/shedding", "plant/nodes")
+OUTAGE_SECONDS = 60.0  # after its end, what it has delayed is handled late
 DIGITS = 2
 
 
@@ -95,6 +98,7 @@ class QueueMemory:
         self._bursts = {name: row.burst_at for name, row in rows.items()}
         self._changes = {name: row.handler_changed_at for name, row in rows.items()}
         self._catching_up = {name: row.catching_up for name, row in rows.items()}
+        self._outages: dict[str, float] = {}
         self._handlers: dict[str, object] = {}
 
     def add(self, snapshot: Snapshot, specs: Mapping[str, QueueSpec], at_seconds: float) -> Snapshot:
@@ -113,6 +117,14 @@ class QueueMemory:
         before: the states of the previous second, states: those of this one.
         """
         now, begun = snapshot.at or 0.0, {}
+        for subject, state in before.items():
+            if (
+                state.kind in OUTAGES
+                and subject not in NO_OUTAGES
+                and _is_outage(state)
+                and not _is_outage(states.get(subject))
+            ):
+                self._outages[subject] = now
         for name, row in snapshot.queues.items():
             state, earlier = states.get(f"queue/{name}"), before.get(f"queue/{name}")
             if state is None or earlier is None or not state.late:
@@ -120,7 +132,7 @@ class QueueMemory:
             paused = find_pause(name, CONSUMPTION, snapshot) is not None
             slow = earlier.late and "slower" in earlier.finding and compute_slowdown(row) is None
             ended = "a slow handler" if slow else _describe_ended_cause(earlier, before) if earlier.late else ""
-            ended = ended or _describe_freed_slots(name, snapshot)
+            ended = ended or _describe_freed_slots(name, snapshot) or self._describe_outage(row, now)
             is_cause = bool(state.affected) and not slow
             if ended and not paused and state.within is None and row.catching_up is None and not is_cause:
                 begun[name] = CatchUp(after=ended, since=now, least_events=row.waiting_events or 0, least_at=now)
@@ -132,6 +144,15 @@ class QueueMemory:
             for name, row in snapshot.queues.items()
         }
         return replace_fields(snapshot, queues=queues)
+
+    def _describe_outage(self, row: QueueStatus, now: float) -> str:
+        """Return the outage that has just ended and made a queue late, as a noun; "" if there was none."""
+        for subject, at in self._outages.items():
+            kind, _, name = subject.partition("/")
+            fits = {"plant": row.kind == "jobs", "pipeline": row.kind == "pipeline", "node": name in row.containers}
+            if fits[kind] and 0.0 <= now - at <= OUTAGE_SECONDS and row.trend != "rising":
+                return _name_outage(kind, name)
+        return ""
 
     def _describe(
         self, name: str, row: QueueStatus, spec: QueueSpec | None, now: float, at_seconds: float
@@ -175,10 +196,18 @@ def _describe_ended_cause(earlier: SubjectState, before: Mapping[str, SubjectSta
     cause = before.get(earlier.within or "")
     if cause is None:
         return ""
-    what = {"plant": "the outage of its workers", "pipeline": "the outage of the pipeline"}
     if cause.kind == "queue":
         return f"waiting for slots that {cause.name} held"
-    return what.get(cause.kind, f"the problem of {cause.kind} {cause.name}")
+    return _name_outage(cause.kind, cause.name)
+
+
+def _name_outage(kind: str, name: str) -> str:
+    what = {"plant": "the outage of its workers", "pipeline": "the outage of the pipeline"}
+    return what.get(kind, f"the problem of {kind} {name}")
+
+
+def _is_outage(state: SubjectState | None) -> bool:
+    return state is not None and state.severity == "critical" and state.within is None
 
 
 def _advance_catch_up(known: CatchUp | None, row: QueueStatus, now: float) -> CatchUp | None:
@@ -186,8 +215,6 @@ def _advance_catch_up(known: CatchUp | None, row: QueueStatus, now: float) -> Ca
     if known is None or any(pause.part == CONSUMPTION for pause in row.pauses):
         return None
     waiting = row.waiting_events
-    if waiting == 0:
-        return None
     if waiting is not None and waiting < known.least_events:
         return replace_fields(known, least_events=waiting, least_at=now)
     return known if 0.0 <= now - known.least_at <= FALLING_SECONDS else None

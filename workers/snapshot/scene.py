@@ -11,6 +11,7 @@ from workers.snapshot.judgement import WatchedSnapshot
 from workers.snapshot.suggestions import format_seconds
 
 SLOWER = 2.0  # times the usual time per event: a handler that became slower
+MIN_SLOW_LOAD = 0.2  # of a worker slot: below it, a slower handler makes no queue late
 SLOW_SECONDS = 1.0  # per event: a handler that is slow without a usual time to compare with
 STEPS = (2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100, 200, 500, 1_000)  # coarse, so that a sentence stays
 DOMINANT = 0.5  # share of the events of a sample
@@ -126,6 +127,9 @@ def is_filling(queue: QueueStatus) -> bool:
 def compute_slowdown(row: QueueStatus) -> int | None:
     """Return how many times slower than usual the handler is, in coarse steps; None if it is not."""
     if not row.service_seconds or not row.usual_service_seconds:
+        return None
+    is_light = row.service_seconds * (row.in_per_second or 0.0) < MIN_SLOW_LOAD
+    if is_light and row.service_seconds < SLOW_SECONDS:
         return None
     times = row.service_seconds / row.usual_service_seconds
     return max(step for step in STEPS if step <= times) if times >= SLOWER else None

@@ -368,3 +368,12 @@ def test_whatever_comes_and_goes_the_headline_changes_at_most_every_five_seconds
         seen += [type(row)(second + row.seconds, row.health) for row in plant.run(1)]
     changes = count_changes(seen)
     assert all(later - before >= 5 for before, later in pairwise(changes)), changes
+
+
+def test_what_an_outage_has_delayed_is_no_new_problem_when_it_ends():
+    plant, _ = start(stop_pool, seconds=30)
+    plant.document = VirtualPlant().document
+    plant.queue("alert", latency_p95_seconds=27.0)
+    seen = plant.run(20)
+    assert {row.health.severity for row in seen[12:]} == {"notice"}
+    assert seen[-1].sentence == "Queue alert catches up after the outage of its workers."
