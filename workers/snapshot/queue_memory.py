@@ -117,13 +117,9 @@ class QueueMemory:
         before: the states of the previous second, states: those of this one.
         """
         now, begun = snapshot.at or 0.0, {}
-        for subject, state in before.items():
-            if (
-                state.kind in OUTAGES
-                and subject not in NO_OUTAGES
-                and _is_outage(state)
-                and not _is_outage(states.get(subject))
-            ):
+        for subject, cause in before.items():
+            is_watched = cause.kind in OUTAGES and subject not in NO_OUTAGES
+            if is_watched and _is_outage(cause) and not _is_outage(states.get(subject)):
                 self._outages[subject] = now
         for name, row in snapshot.queues.items():
             state, earlier = states.get(f"queue/{name}"), before.get(f"queue/{name}")
