@@ -1,4 +1,4 @@
-// The entry point of each page: loads the snapshot and starts the modules.
+// The entry point of each page: loads the snapshot and starts the modules. Modules that few pages need load there only.
 import * as bind from "./values/bind.js";
 import * as columns from "./frame/columns.js";
 import * as commands from "./forms/commands.js";
@@ -11,19 +11,23 @@ import * as notices from "./frame/notices.js";
 import * as notifications from "./frame/notifications.js";
 import * as past from "./frame/past.js";
 import * as pause from "./values/pause.js";
-import * as points from "./forms/points.js";
-import * as prediction from "./charts/prediction.js";
-import * as editor from "./forms/editor.js";
-import * as previews from "./forms/previews.js";
 import * as refresh from "./values/refresh.js";
-import * as scope from "./forms/scope.js";
 import * as search from "./frame/search.js";
 import * as sparks from "./charts/sparks.js";
 import * as strip from "./frame/strip.js";
 import * as table from "./frame/table.js";
-import * as themeSwitch from "./frame/theme_switch.js";
 import { replace } from "./values/store.js";
 
 replace(JSON.parse(document.getElementById("snapshot").textContent));
-for (const part of [bind, strip, columns, table, search, keys, forms, commands, scope, drafts, lapsed, notices, pause, points, prediction, editor, previews, notifications, themeSwitch, refresh, sparks, past]) part.start();
+for (const part of [bind, strip, columns, table, search, keys, forms, commands, drafts, lapsed, notices, pause, notifications, refresh, sparks, past]) part.start();
+/** @type {[selector: string, load: () => Promise<{ start: () => void }>][]} */
+const rare = [
+  ["form[data-points]", () => import("./forms/points.js")],
+  ["#steer, #prediction", () => import("./charts/prediction.js")],
+  ["[data-editor]", () => import("./forms/editor.js")],
+  ["form[data-preview], select[data-shows], [data-print]", () => import("./forms/previews.js")],
+  ["form[data-scope]", () => import("./forms/scope.js")],
+  ["[data-appearance]", () => import("./frame/theme_switch.js")],
+];
+for (const [selector, load] of rare) if (document.querySelector(selector)) load().then((part) => part.start());
 if (!past.isPast()) live.start();
