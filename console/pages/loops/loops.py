@@ -15,10 +15,9 @@ from common.errors import BadInput
 from console.accounts.access import actor_of
 from console.actions import loops as steering
 from console.connections.control_server import control
-from console.display.loops import DescribedLoop, build_guard_rows, build_parameter_rows, describe, describe_loops
+from console.display.loops import DescribedLoop, build_guard_rows, build_parameter_rows, describe
 from console.display.override_words import describe_end, format_short_value
 from console.display.plant_words import ShownModeProposal, ShownReport, find_mode_proposal, report_of
-from console.display.states import compute_loop_severity, compute_tick_lateness
 from console.input.form_values import is_untouched, parse_expiry, parse_number
 from console.models import SavedFilter
 from console.pages.frame.filtered_list import filters_of
@@ -32,9 +31,11 @@ from console.pages.frame.page import (
     render_page,
     report_overrides,
 )
+from console.pages.frame.past import time_shown
 from console.pages.loops import exploration, parallelism_view, prediction, shedding_view
 from console.pages.loops.exploration import ShownExploration
 from console.pages.loops.loop_condition import LoopCondition, build_condition
+from console.pages.loops.loop_list import GROUPINGS, STATES, Grouping, LoopList, build_loop_list
 from console.pages.loops.parallelism_view import ShownParallelism
 from console.pages.loops.prediction import ShownEffect, ShownPrediction
 from console.pages.loops.shedding_view import ShownShedding
@@ -57,22 +58,16 @@ LATEST_LINES = 60  # before equal ones are folded
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListedLoop(DescribedLoop):
-    """A loop in the list, its delay (0: on time), and the severity of the delay and of its last decision."""
-
-    lanes: Lanes
-    late_seconds: float
-    badness: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class LoopsPage(ConsolePage):
     """All loops."""
 
     TEMPLATE, NAME = "loops/loops.html", "loops"
 
-    loops: Mapping[str, ListedLoop]  # by severity, then by name
-    saved: list[SavedFilter]
+    listed: LoopList
+    by: Grouping
+    groupings: Mapping[Grouping, str]
+    shown: str  # the state to show; "" for all
+    saved: Sequence[SavedFilter]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,15 +129,16 @@ class EffectPart(TemplateContext):
 @declare_page("plant.view")
 def loops(request: HttpRequest) -> HttpResponse:
     """Show the list of loops."""
-    seen = get_snapshot(request)
-    rows = []
-    for described in describe_loops(timezone.now()):
-        status = seen.loops.get(described.name)
-        late = compute_tick_lateness(status, described.interval_seconds, seen.at)
-        lanes, badness = find_display(described.law, described.target).lanes, compute_loop_severity(status, late)
-        rows.append(ListedLoop(**vars(described), lanes=lanes, late_seconds=late, badness=badness))
-    worst = sorted(rows, key=lambda row: -row.badness)  # equal severity: sorted by name, as listed
-    page = LoopsPage(loops={row.name: row for row in worst}, saved=filters_of(request, SavedFilter.Page.LOOPS))
+    wanted, shown = request.GET.get("by", ""), request.GET.get("show", "")
+    by: Grouping = next((grouping for grouping in GROUPINGS if grouping == wanted), "law")
+    shown = shown if shown in STATES else ""
+    page = LoopsPage(
+        listed=build_loop_list(get_snapshot(request), actor_of(request), time_shown(request), by, shown),
+        by=by,
+        groupings=GROUPINGS,
+        shown=shown,
+        saved=filters_of(request, SavedFilter.Page.LOOPS),
+    )
     return render_page(request, page, "loops")
 
 

@@ -1,6 +1,6 @@
 // Short texts under the figures, computed from several values of the snapshot. A merge patch removes unknown values, so
 // an unknown value is null or absent: "== null" covers both.
-import { UNKNOWN, age, formatted } from "./format.js";
+import { UNKNOWN, age, formatted, isFormat } from "./format.js";
 import { writeSentence } from "./names.js";
 import { STATE_WORDS } from "./rules.js";
 
@@ -126,6 +126,11 @@ export const derived = {
   },
   control_count(element, snapshot) {
     badge(element, manualChanges(snapshot) + proposed(snapshot), "in force or to approve");
+  },
+  loops_worst(element, { loops = {} }) {
+    const values = (element.dataset.loops ?? "").split(" ").map((name) => loops[name]?.measured).filter((value) => typeof value === "number");
+    const { format } = element.dataset;
+    set(element, formatted(values.length ? Math.max(...values) : null, isFormat(format) ? format : "number"));
   },
   alert_value(element, { alerts = [] }) {
     const alert = alertOf(alerts, element);

@@ -67,12 +67,67 @@ def test_a_decision_on_another_page_says_when_it_was_taken_and_how_late_the_next
     assert tick in text and "1 min late" in text
 
 
-def test_the_page_lists_titles_with_their_targets(browsers, stored_snapshot):
-    for node in ("n1", "n2"):
-        target = {"queue": "alert", "node": node}
-        Loop.objects.create(name=f"worker_rate/alert/{node}", law="worker_rate", target=target)
-    text = unescape(browsers["viewer"].get("/loops/").content.decode())
+def rate_loop(queue, node, **values):
+    target = {"queue": queue, "node": node}
+    return Loop.objects.create(name=f"worker_rate/{queue}/{node}", law="worker_rate", target=target, **values)
+
+
+def decided(loop, **values):
+    common = {"at": timezone.now(), "mode": "auto", "parameters": {}, "reason": "it waits", "verdict": "effective"}
+    return LedgerEntry.objects.create(loop=loop, **(common | {"action": {"start": 1}} | values))
+
+
+def test_flat_the_page_lists_titles_with_their_targets(browsers, stored_snapshot):
+    rate_loop("alert", "n1")
+    rate_loop("alert", "n2")
+    text = unescape(browsers["viewer"].get("/loops/?by=flat").content.decode())
     assert "Worker rate of alert on n1" in text and "Worker rate of alert on n2" in text
+
+
+@pytest.fixture
+def listed_loops(stored_snapshot):
+    """Of two queues on two nodes each: slow acts without effect, alert is idle; one loop is held, one advises."""
+    slow = [rate_loop("slow", node) for node in ("n1", "n2")]
+    for node in ("n1", "n2"):
+        rate_loop("alert", node)
+    for loop in slow * 3:
+        decided(loop, verdict="ineffective", limited_by="slots")
+    Loop.objects.create(name="rebalancing", law="rebalancing", mode="hold")
+    advising = Loop.objects.create(
+        name="concurrency/jobs@here", law="concurrency", mode="advise", target={"host": "jobs@here"}
+    )
+    decided(advising, mode="advise", action={"slots": 3}, verdict="no action")
+    Loop.objects.create(name="node_scaling", law="node_scaling")
+
+
+def test_by_law_a_queue_covers_its_nodes_and_held_and_idle_loops_are_lines(browsers, listed_loops):
+    listed = browsers["operator"].get("/loops/").context["listed"]
+    first = listed.groups[0]
+    assert (first.title, first.count) == ("Worker rate", 4)
+    [row], [idle] = first.rows, first.idle
+    assert (row.title, row.parts, row.changes.count, row.state) == ("slow", "n1, n2", 6, "without effect")
+    assert idle.title == "alert"
+    assert [held.worst.law for held in listed.held] == ["rebalancing"]
+    assert [row.worst.law for row in listed.idle] == ["node_scaling"]
+    counts = {chip.state: chip.count for chip in listed.chips}
+    assert counts == {"": 7, "without effect": 3, "acted": 0, "hold": 1, "idle": 3}
+
+
+def test_by_queue_and_by_state_are_addresses(browsers, listed_loops):
+    by_queue = browsers["operator"].get("/loops/?by=queue").context["listed"]
+    assert {group.title for group in by_queue.groups} == {"slow", "Whole plant"}
+    held = browsers["operator"].get("/loops/?show=hold").context["listed"]
+    assert (held.groups, len(held.held), held.idle) == ([], 1, [])
+    assert browsers["operator"].get("/loops/?by=nonsense&show=nonsense").context["by"] == "law"
+
+
+def test_the_loops_of_a_row_are_held_together_from_the_row(browsers, listed_loops):
+    row = browsers["operator"].get("/loops/").context["listed"].groups[0].rows[0]
+    answer = browsers["operator"].post(row.hold.url, {**row.hold.fields, "minutes": "30", "reason": "noisy"})
+    assert answer.status_code == 302
+    modes = {loop.mode for loop in browsers["operator"].get("/loops/").context["listed"].held[1].loops}
+    assert modes == {"hold"}
+    assert browsers["viewer"].get("/loops/").context["listed"].groups[0].rows[0].hold is None
 
 
 OWN = {"minimum_rate": 5.0}
