@@ -20,6 +20,42 @@ DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 Snapshot = dict[str, Any]
 OVERHANG = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 SETTLED_SECONDS = 60.0
+WIDTHS = (390, 768, 1024, 1280, 1440, 1920)
+# Texts that their box cuts off, and pairs of texts on each other. Texts for screen readers alone, and those that a list
+# scrolls to, are left out; a bar that stays in place is compared with itself only.
+UNREADABLE = """() => {
+  const texts = [], found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const common = (one, other) => ({
+    left: Math.max(one.left, other.left), right: Math.min(one.right, other.right),
+    top: Math.max(one.top, other.top), bottom: Math.min(one.bottom, other.bottom),
+  });
+  while (walk.nextNode()) {
+    const node = walk.currentNode, holder = node.parentElement, range = document.createRange();
+    const shown = holder.checkVisibility({ visibilityProperty: true, opacityProperty: true });
+    const text = node.textContent.trim();
+    if (!text || !shown) continue;
+    if (holder.closest("script, style, noscript, option, select, textarea")) continue;
+    range.selectNodeContents(node);
+    const whole = range.getBoundingClientRect();
+    let seen = whole, layer = null, hidden = false;
+    for (let box = holder; box && box !== document.body; box = box.parentElement) {
+      const style = getComputedStyle(box), frame = box.getBoundingClientRect();
+      if (style.clipPath !== "none" && frame.width <= 1.5) hidden = true;
+      if (!layer && ["fixed", "sticky"].includes(style.position)) layer = box;
+      if (style.overflowX === "visible" || box.ownerSVGElement || box.tagName === "svg") continue;
+      const cut = ["hidden", "clip"].includes(style.overflowX) && box.scrollWidth > box.clientWidth + 1;
+      if (cut && (whole.right > frame.right + 1 || whole.left < frame.left - 1)) found.push(`cut: ${text}`);
+      seen = common(seen, frame);
+    }
+    if (!hidden && seen.right - seen.left > 1 && seen.bottom - seen.top > 1) texts.push([text, seen, layer, holder]);
+  }
+  texts.forEach(([text, one, layer, holder], at) => texts.slice(at + 1).forEach(([other, two, second, beside]) => {
+    if (layer !== second || holder.contains(beside) || beside.contains(holder)) return;
+    const both = common(one, two), height = Math.min(one.bottom - one.top, two.bottom - two.top);
+    if (both.right - both.left > 2 && both.bottom - both.top > 0.4 * height) found.push(`${text} | ${other}`);
+  }));
+  return [...new Set(found)];
+}"""
 
 
 class Observer:
@@ -31,11 +67,13 @@ class Observer:
         self.control, self.snapshot = control, judged_document({**snapshot, "at": time.time()})
         self.control.set(keys.SNAPSHOT, orjson.dumps(self.snapshot))
 
-    def publish(self, change=lambda snapshot: None, skip=0):
+    def publish(self, change=lambda snapshot: None, skip=0, evaluated=lambda snapshot: None):
+        """change: before the evaluation; evaluated: after it."""
         after = deepcopy(self.snapshot)
         change(after)
         after |= {"seq": self.snapshot["seq"] + 1 + skip, "at": time.time()}
         after = judged_document(after)
+        evaluated(after)
         delta = compute_patch(self.snapshot, after)
         message = {"seq": after["seq"], "at": after["at"], "topic": "plant", "snapshot": after, "delta": delta}
         self.control.set(keys.SNAPSHOT, orjson.dumps(after))
@@ -89,6 +127,14 @@ def violations(page):
     """What axe-core finds wrong on the page as it stands: rule and elements."""
     found = Axe().run(page).response["violations"]
     return [(each["id"], [node["html"] for node in each["nodes"]]) for each in found]
+
+
+def unreadable(page):
+    """Texts that are cut or lie on each other, once the layout has settled."""
+    deadline = time.monotonic() + 5.0
+    while (found := page.evaluate(UNREADABLE)) and time.monotonic() < deadline:
+        page.wait_for_timeout(250)
+    return found
 
 
 def overhang(page):

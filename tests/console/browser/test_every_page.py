@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import time
 from datetime import UTC, datetime, timedelta
 
 import httpx
@@ -14,7 +15,7 @@ from console.input.form_values import format_iso_time
 from console.navigation import on_rail
 from tests.console.accounts.route_permissions import ROUTE_PERMISSIONS
 from tests.console.browser.furnished import clear, furnish, with_objective
-from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
+from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, WIDTHS, live, overhang, unreadable, violations
 from tests.console.pipeline_sample import DECLARATION
 from tests.waiting import MAX_SECONDS
 from workers.history.snapshot_archive import Recorder
@@ -131,6 +132,54 @@ def used_by_everybody(page, path, *visits):
         assert violations(page) == [], (path, scheme)
         wider = overhang(page)
         assert wider <= 0, f"{path} is {wider} px wider than a screen of {viewport['width']} px"
+
+
+MAIN_PAGES = (
+    "/",
+    "/queues/",
+    "/nodes/",
+    "/workers/",
+    "/loops/",
+    "/plans/",
+    "/alerts/",
+    "/ledger/",
+    "/lab/",
+    "/settings/",
+)
+
+
+def in_trouble(snapshot):
+    """Two critical problems with long sentences, a manual change that ends, and an incident."""
+    now = time.time()
+    sentence = "Queue alert is filling: 30,904 events wait, the oldest for 78 s; its handler holds both worker slots."
+    common = {
+        "severity": "critical",
+        "sign": "TOOBUSY",
+        "sentence": sentence,
+        "impact": f"No event is lost. {sentence}",
+    }
+    snapshot["health"] |= {
+        "state": "TOOBUSY", "severity": "critical", "sentence": sentence,
+        "findings": [{"subject": "queue/alert", "incident": 7, **common}, {"subject": "node/n1", **common}],
+    }  # fmt: skip
+    alert = {"id": 1_234, "severity": "critical", "title": "Queue alert falls behind", "since": now - 4_000}
+    hand = {"key": "override:1", "kind": "pause", "of": "queue/alert", "title": "Consumption of alert",
+            "value": "paused", "owner": "ada", "reason": "its database is restored", "until": now + 1_700}  # fmt: skip
+    snapshot["alerts"], snapshot["hands"] = [alert], [hand]
+    snapshot["totals"] |= {"latency_p95_seconds": 115.0, "backlog_seconds": 1_114.0, "backlog_events": 3_000_000}
+
+
+@pytest.mark.sweep(4)
+@pytest.mark.parametrize("path", MAIN_PAGES)
+@pytest.mark.parametrize("trouble", [lambda snapshot: None, in_trouble], ids=["calm", "trouble"])
+def test_no_text_is_cut_or_lies_on_another_at_any_width(path, trouble, open_page, observer):
+    page = open_page(path)
+    live(page, observer)
+    observer.publish(evaluated=trouble)
+    for width, scheme in zip(WIDTHS, itertools.cycle(("light", "dark")), strict=False):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
+        assert (overhang(page), unreadable(page)) == (0, []), (path, width)
 
 
 @pytest.mark.thorough
