@@ -67,8 +67,6 @@ def get_unserved_backlog(loop: LoopStatus) -> float:
 ORDERS: dict[str, Callable[[Any], Any]] = {
     "containers": lambda place: wait_of(place.container),
     "managers": get_unserved_backlog,
-    # Loops without a common measure: those with manual changes, then those of the whole plant.
-    "loops": lambda loop: (len(loop.overrides), loop.law != WORKER_RATE),
 }
 
 BY_STATE = {"nodes": "node", "queues": "queue"}  # worst first, by their evaluated states

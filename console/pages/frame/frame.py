@@ -64,8 +64,6 @@ class HealthStrip:
     state: str | None
     word: str
     sentence: str
-    doing: str
-    more: int  # findings besides the one in the sentence
     at: float | None  # Unix time
     seq: int | None
 
@@ -197,11 +195,10 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
     # Only pages of registered plants name a plant; the others belong to this one.
     shown = match.kwargs["name"] if match and match.url_name in PLANT_PAGES else None
     if snapshot is None:
-        strip = HealthStrip(None, get_health_word(None), str(absence), "", 0, None, None)
+        strip = HealthStrip(None, get_health_word(None), str(absence), None, None)
     else:
-        health, more = snapshot.health, max(0, len(snapshot.health.findings) - 1)
-        word = get_health_word(health)
-        strip = HealthStrip(health.state, word, health.sentence, health.doing, more, snapshot.at, snapshot.seq)
+        health, word = snapshot.health, get_health_word(snapshot.health)
+        strip = HealthStrip(health.state, word, health.sentence, snapshot.at, snapshot.seq)
     return {
         "frame": Frame(
             plant=shown or LOCAL,

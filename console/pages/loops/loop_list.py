@@ -23,6 +23,7 @@ from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Override
 
 PERIOD = timedelta(minutes=15)
+MAX_FLAT = 60  # rows; each is updated every second
 Grouping = Literal["law", "queue", "flat"]
 GROUPINGS: dict[Grouping, str] = {"law": "By law", "queue": "By queue", "flat": "Flat"}
 State = Literal["without effect", "acted", "hold", "idle"]
@@ -115,13 +116,16 @@ class LoopList:
     held: Sequence[LoopRow]
     idle: Sequence[LoopRow]
     flat: Sequence[LoopRow]
+    left_out: int  # of the flat list
     chips: Sequence[FilterChip]
     modes: dict[str, int]
     total: int
 
 
-def build_loop_list(snapshot: Snapshot, actor: Actor, now: datetime, by: Grouping, shown: str) -> LoopList:
-    """Return the loops of a snapshot. shown: the state to show, "" for all."""
+def build_loop_list(
+    snapshot: Snapshot, actor: Actor, now: datetime, by: Grouping, shown: str, is_whole: bool = False
+) -> LoopList:
+    """Return the loops of a snapshot. shown: the state to show, "" for all; is_whole: list all, not only the worst."""
     listed = [_list_loop(loop, snapshot) for loop in describe_loops(now)]
     changes = _load_changes(now)
     whole = [_build_row(group, snapshot, actor, changes, by) for group in _merge(listed, by)]
@@ -133,7 +137,8 @@ def build_loop_list(snapshot: Snapshot, actor: Actor, now: datetime, by: Groupin
         groups=[group for group in groups if group.rows],
         held=[row for row in rows if row.state == "hold"] if by != "flat" else [],
         idle=[row for group in groups if not group.rows for row in group.idle],
-        flat=rows if by == "flat" else [],
+        flat=(rows if is_whole else rows[:MAX_FLAT]) if by == "flat" else [],
+        left_out=max(0, len(rows) - MAX_FLAT) if by == "flat" and not is_whole else 0,
         chips=[
             FilterChip(state="", words="All", count=len(listed)),
             *(FilterChip(state=state, words=words, count=counts[state]) for state, words in STATES.items()),

@@ -133,7 +133,9 @@ def loops(request: HttpRequest) -> HttpResponse:
     by: Grouping = next((grouping for grouping in GROUPINGS if grouping == wanted), "law")
     shown = shown if shown in STATES else ""
     page = LoopsPage(
-        listed=build_loop_list(get_snapshot(request), actor_of(request), time_shown(request), by, shown),
+        listed=build_loop_list(
+            get_snapshot(request), actor_of(request), time_shown(request), by, shown, request.GET.get("rows") == "all"
+        ),
         by=by,
         groupings=GROUPINGS,
         shown=shown,
