@@ -57,7 +57,7 @@ class RecentChanges:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoopRow:
+class ShownLoops:
     """A row: a loop, or the loops of a law on the nodes of a queue, of which `worst` is shown.
 
     parts: the nodes, or what it measures.
@@ -90,8 +90,8 @@ class LoopGroup:
 
     title: str
     about: str
-    rows: Sequence[LoopRow]
-    idle: Sequence[LoopRow]
+    rows: Sequence[ShownLoops]
+    idle: Sequence[ShownLoops]
 
     @property
     def count(self) -> int:
@@ -109,13 +109,13 @@ class FilterChip:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoopList:
+class GroupedLoops:
     """The groups of the list, the loops on hold by law, and the groups without a change."""
 
     groups: Sequence[LoopGroup]
-    held: Sequence[LoopRow]
-    idle: Sequence[LoopRow]
-    flat: Sequence[LoopRow]
+    held: Sequence[ShownLoops]
+    idle: Sequence[ShownLoops]
+    flat: Sequence[ShownLoops]
     left_out: int  # of the flat list
     chips: Sequence[FilterChip]
     modes: dict[str, int]
@@ -124,7 +124,7 @@ class LoopList:
 
 def build_loop_list(
     snapshot: Snapshot, actor: Actor, now: datetime, by: Grouping, shown: str, is_whole: bool = False
-) -> LoopList:
+) -> GroupedLoops:
     """Return the loops of a snapshot. shown: the state to show, "" for all; is_whole: list all, not only the worst."""
     listed = [_list_loop(loop, snapshot) for loop in describe_loops(now)]
     changes = _load_changes(now)
@@ -133,7 +133,7 @@ def build_loop_list(
     rows = sorted((row for row in whole if shown in ("", row.state)), key=_order)
     active = [row for row in rows if row.state != "hold"]
     groups = [] if by == "flat" else _group(active, by)
-    return LoopList(
+    return GroupedLoops(
         groups=[group for group in groups if group.rows],
         held=[row for row in rows if row.state == "hold"] if by != "flat" else [],
         idle=[row for group in groups if not group.rows for row in group.idle],
@@ -174,14 +174,14 @@ def _load_changes(now: datetime) -> dict[int, RecentChanges]:
 
 def _build_row(
     loops: list[ListedLoop], snapshot: Snapshot, actor: Actor, changes: dict[int, RecentChanges], by: Grouping
-) -> LoopRow:
+) -> ShownLoops:
     found = [changes[loop.id] for loop in loops if loop.id in changes]
     newest = max((change.newest for change in found), key=lambda entry: entry.at, default=None)
     made = None if newest is None else RecentChanges(count=sum(change.count for change in found), newest=newest)
     worst = loops[0]
     target = " ".join(value for key, value in worst.target.items() if len(loops) == 1 or key != "node")
     nodes = ", ".join(sorted(loop.target.get("node", "") for loop in loops))
-    return LoopRow(
+    return ShownLoops(
         title={"law": target or "all nodes", "queue": _describe_law(worst.law), "flat": ""}[by],
         parts=nodes if len(loops) > 1 else worst.lanes.measured.partition(",")[0].lower(),
         loops=loops,
@@ -226,9 +226,9 @@ def _build_hold(loops: Sequence[ListedLoop], actor: Actor) -> QuickAction | None
     )
 
 
-def _group(rows: Iterable[LoopRow], by: Grouping) -> list[LoopGroup]:
+def _group(rows: Iterable[ShownLoops], by: Grouping) -> list[LoopGroup]:
     """Return the rows by law or queue; the group of the worst row comes first."""
-    groups: dict[str, list[LoopRow]] = {}
+    groups: dict[str, list[ShownLoops]] = {}
     for row in rows:
         key = row.worst.law if by == "law" else row.worst.target.get("queue", "")
         groups.setdefault(key, []).append(row)
@@ -248,7 +248,7 @@ def _describe_law(law: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _order(row: LoopRow) -> tuple[int, float, bool, int, str]:
+def _order(row: ShownLoops) -> tuple[int, float, bool, int, str]:
     """Return the sort key: by state, then the worst first, actions before advice, then the most changes."""
     changes = row.changes
     is_advice = changes is not None and changes.newest.mode == Loop.Mode.ADVISE

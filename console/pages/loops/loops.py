@@ -35,7 +35,7 @@ from console.pages.frame.past import time_shown
 from console.pages.loops import exploration, parallelism_view, prediction, shedding_view
 from console.pages.loops.exploration import ShownExploration
 from console.pages.loops.loop_condition import LoopCondition, build_condition
-from console.pages.loops.loop_list import GROUPINGS, STATES, Grouping, LoopList, build_loop_list
+from console.pages.loops.loop_list import GROUPINGS, STATES, GroupedLoops, Grouping, build_loop_list
 from console.pages.loops.parallelism_view import ShownParallelism
 from console.pages.loops.prediction import ShownEffect, ShownPrediction
 from console.pages.loops.shedding_view import ShownShedding
@@ -63,7 +63,7 @@ class LoopsPage(ConsolePage):
 
     TEMPLATE, NAME = "loops/loops.html", "loops"
 
-    listed: LoopList
+    listed: GroupedLoops
     by: Grouping
     groupings: Mapping[Grouping, str]
     shown: str  # the state to show; "" for all

@@ -87,6 +87,7 @@ def test_flat_the_page_lists_titles_with_their_targets(browsers, stored_snapshot
 @pytest.fixture
 def listed_loops(stored_snapshot):
     """Of two queues on two nodes each: slow acts without effect, alert is idle; one loop is held, one advises."""
+    Queue.objects.create(name="slow", kind="jobs")
     slow = [rate_loop("slow", node) for node in ("n1", "n2")]
     for node in ("n1", "n2"):
         rate_loop("alert", node)
