@@ -37,17 +37,19 @@ UNREADABLE = """() => {
     if (holder.closest("script, style, noscript, option, select, textarea")) continue;
     range.selectNodeContents(node);
     const whole = range.getBoundingClientRect();
-    let seen = whole, layer = null, hidden = false;
+    let seen = whole, layer = null, hidden = false, isCut = false;
     for (let box = holder; box && box !== document.body; box = box.parentElement) {
       const style = getComputedStyle(box), frame = box.getBoundingClientRect();
       if (style.clipPath !== "none" && frame.width <= 1.5) hidden = true;
       if (!layer && ["fixed", "sticky"].includes(style.position)) layer = box;
       if (style.overflowX === "visible" || box.ownerSVGElement || box.tagName === "svg") continue;
       const cut = ["hidden", "clip"].includes(style.overflowX) && box.scrollWidth > box.clientWidth + 1;
-      if (cut && (whole.right > frame.right + 1 || whole.left < frame.left - 1)) found.push(`cut: ${text}`);
+      if (cut && (whole.right > frame.right + 1 || whole.left < frame.left - 1)) isCut = true;
       seen = common(seen, frame);
     }
-    if (!hidden && seen.right - seen.left > 1 && seen.bottom - seen.top > 1) texts.push([text, seen, layer, holder]);
+    if (hidden) continue;
+    if (isCut) found.push(`cut: ${text}`);
+    if (seen.right - seen.left > 1 && seen.bottom - seen.top > 1) texts.push([text, seen, layer, holder]);
   }
   texts.forEach(([text, one, layer, holder], at) => texts.slice(at + 1).forEach(([other, two, second, beside]) => {
     if (layer !== second || holder.contains(beside) || beside.contains(holder)) return;
