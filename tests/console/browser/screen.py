@@ -49,7 +49,10 @@ UNREADABLE = """() => {
     }
     if (hidden) continue;
     if (isCut) found.push(`cut: ${text}`);
-    if (seen.right - seen.left > 1 && seen.bottom - seen.top > 1) texts.push([text, seen, layer, holder]);
+    for (const line of range.getClientRects()) {
+      const part = common(seen, line);
+      if (part.right - part.left > 1 && part.bottom - part.top > 1) texts.push([text, part, layer, holder]);
+    }
   }
   texts.forEach(([text, one, layer, holder], at) => texts.slice(at + 1).forEach(([other, two, second, beside]) => {
     if (layer !== second || holder.contains(beside) || beside.contains(holder)) return;
