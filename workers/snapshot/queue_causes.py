@@ -78,7 +78,7 @@ def _find_slot_holder(scene: Scene) -> Iterator[Cause]:
     slower, burst = compute_slowdown(row), _is_burst(scene, name)
     slow = slower is not None or (is_slow(row) and not burst)
     if slower is not None:
-        sentence = f"The handler of queue {name} became {slower}x slower and {hold}."
+        sentence = f"The handler of queue {name} became {slower}× slower and {hold}."
     elif slow:
         sentence = f"Queue {name} {hold}: its handler takes {format_coarse(row.service_seconds or 0.0)} per event."
     elif row.service_seconds is None and not row.out_per_second:
@@ -192,7 +192,7 @@ def _describe_late_jobs(scene: Scene, name: str, row: QueueStatus) -> Cause:
     slower = compute_slowdown(row)
     if slower is not None or (is_slow(row) and not _is_burst(scene, name)):
         takes = format_coarse(row.service_seconds or 0.0)
-        how = f"became {slower}x slower" if slower is not None else f"takes {takes} per event"
+        how = f"became {slower}× slower" if slower is not None else f"takes {takes} per event"
         pause = suggestions.suggest_pause(snapshot, name, ())
         actions = [*suggestions.suggest_rollback(snapshot, name), *slot, *pause]
         return _describe_late_queue(scene, name, f"The handler of queue {name} {how}.", actions)

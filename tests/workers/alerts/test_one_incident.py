@@ -58,7 +58,7 @@ def count(kind: str) -> int:
     return Delivery.objects.filter(kind=kind).count()
 
 
-CAUSE = "The handler of queue slow became 20x slower and holds both worker slots"
+CAUSE = "The handler of queue slow became 20× slower and holds both worker slots"
 
 
 def test_a_slow_handler_is_one_incident_that_becomes_critical_and_notifies_once(looks):

@@ -120,7 +120,7 @@ class Kind:
 KINDS = {
     "slow handler": Kind(
         make_handler_slow,
-        "The handler of queue slow became 20x slower and holds both worker slots.",
+        "The handler of queue slow became 20× slower and holds both worker slots.",
         "Pause consumption of slow",
         known=30.0,  # until the first event is late
         severity="warning",
@@ -246,7 +246,7 @@ def test_two_causes_at_once_are_two_findings_each_with_its_action():
     found = [row.sentence for row in plant.snapshot.health.findings]
     assert found == [
         "Node n2 stopped reporting 50 s ago.",
-        "The handler of queue slow became 20x slower and holds both worker slots.",
+        "The handler of queue slow became 20× slower and holds both worker slots.",
         "The newest declaration of performance was rejected: patterns[0]: unknown column valu.",
     ]
 
