@@ -70,12 +70,13 @@ def evaluate_health(
     names = list(find_starting_parts(snapshot.parts))
     if names and not any(_is_of_no_start(finding, names) for finding in findings):
         said = f"The plant is starting: {format_names(names)} {are(names)} not ready yet."
-        findings = [SubjectFinding(subject=START, severity="notice", sign=BUSY, sentence=said), *findings]
+        start = SubjectFinding(subject=START, severity="notice", sign=BUSY, sentence=said)
+        findings = [start, *(finding for finding in findings if not _waits_for_start(finding, names, snapshot))]
     if headline is not None:
         findings = headline.follow(findings, monotonic_seconds)
     if findings and findings[0].subject == START:
         said = findings[0].sentence
-        return PlantHealth(BUSY, said, severity="notice", findings=findings[1:], word=WORDS["notice"])
+        return PlantHealth(BUSY, said, severity="notice", findings=findings, word=WORDS["notice"])
     if not findings:
         return PlantHealth(NORMAL, _describe_all_well(snapshot), word=WORDS["well"])
     worst = findings[0]
@@ -113,6 +114,13 @@ def _is_of_no_start(finding: SubjectFinding, names: list[str]) -> bool:
     """Return whether a critical finding is about a part that does not start."""
     kind, _, name = finding.subject.partition("/")
     return finding.severity == "critical" and not {kind, f"{kind} {name}"} & set(names)
+
+
+def _waits_for_start(finding: SubjectFinding, names: list[str], snapshot: Snapshot) -> bool:
+    """Return whether a finding is about a queue whose consumers are starting: it is handled when they are ready."""
+    kind, _, name = finding.subject.partition("/")
+    consumers = snapshot.queues[name].kind if kind == "queue" and name in snapshot.queues else None
+    return {"pipeline": "pipeline", "jobs": "workers.jobs"}.get(consumers or "") in names
 
 
 def rank_by_severity(state: SubjectState | SubjectFinding) -> tuple[int, int]:

@@ -25,7 +25,7 @@ class DrillRow(TypedDict):
 
     id: int
     scenario: str
-    person: Annotated[str, describe('User name of the person who responds; "": nobody yet.')]
+    person: Annotated[str, describe('Username of the person who responds; "": nobody yet.')]
     is_surprise: bool
     started_at: Annotated[Time | None, describe("The time of the first fault; null: not yet.")]
     ended_at: Time | None

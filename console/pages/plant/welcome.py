@@ -116,7 +116,7 @@ def _list_steps(snapshot: Snapshot, open_drill: Drill | None) -> list[WelcomeSte
         WelcomeStep("Set a service level", "what you promise", reverse("objectives"), Objective.objects.exists()),
         WelcomeStep(
             "Add a person to notify",
-            "e-mail, webhook, or schedule",
+            "email, webhook, or schedule",
             reverse("receivers"),
             Receiver.objects.exclude(channel=Receiver.Channel.BROWSER).exists(),
         ),
