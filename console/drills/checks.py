@@ -48,14 +48,18 @@ class DrillCheck:
 
 def _observe_rise(evidence: DrillEvidence) -> str | None:
     before, now = evidence.before.totals.in_per_second or 0.0, evidence.now.totals.in_per_second or 0.0
-    return f"Rate in rises from {before:,.0f} to {now:,.0f} events/s" if now >= MIN_RISE * max(before, 1.0) else None
+    return (
+        f"Incoming events rise from {before:,.0f} to {now:,.0f} events/s"
+        if now >= MIN_RISE * max(before, 1.0)
+        else None
+    )
 
 
 def _observe_start(evidence: DrillEvidence) -> str | None:
     totals = evidence.now.totals
     acted = _list_actions(evidence).exists()
     busy = f"{totals.workers_at_work or 0:.0f} of {totals.worker_slots or 0} slots busy"
-    return f"Worker rate starts workers: {busy}" if acted else None
+    return f"The worker rate loops start workers: {busy}" if acted else None
 
 
 def _list_actions(evidence: DrillEvidence) -> QuerySet[LedgerEntry]:
@@ -83,7 +87,8 @@ def _observe_full_slots(evidence: DrillEvidence) -> str | None:
 def _observe_late(evidence: DrillEvidence) -> str | None:
     row = evidence.now.queues.get(evidence.queue)
     waited = (row.oldest_seconds or 0.0) if row else 0.0
-    return f"Its oldest event has waited {waited:.0f} s, though worker rate acts" if waited >= 20.0 else None
+    said = f"Its oldest event has waited {waited:.0f} s although the worker rate loops act"
+    return said if waited >= 20.0 else None
 
 
 def _observe_right_action(evidence: DrillEvidence) -> str | None:
@@ -114,13 +119,13 @@ def _observe_return(evidence: DrillEvidence) -> str | None:
 
 CHECKS: Mapping[str, Sequence[DrillCheck]] = {
     "burst": (
-        DrillCheck("Rate in rises", _observe_rise),
-        DrillCheck("Worker rate starts workers", _observe_start),
+        DrillCheck("Incoming events rise", _observe_rise),
+        DrillCheck("The worker rate loops start workers", _observe_start),
         DrillCheck("Queue {queue} is nearly empty again", _observe_empty),
     ),
     "slow-handler": (
         DrillCheck("{queue} holds the worker slots, and other queues wait", _observe_full_slots),
-        DrillCheck("Worker rate acts, and the wait still grows", _observe_late),
+        DrillCheck("The worker rate loops act, but the wait still grows", _observe_late),
         DrillCheck("You press Pause consumption of {queue}", _observe_right_action),
     ),
     "node-lost": (

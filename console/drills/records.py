@@ -10,6 +10,7 @@ from django.db.models import Q, QuerySet
 from console.drills.scenarios import AssessedResponses, DrillScenario, assess, get_scenario
 from console.drills.scoring import Score, Verdict, compute_score
 from console.models import AuditEntry, Drill
+from controllers.framework.reason import format_count
 from workers.alerts.lifecycle.models import Alert
 from workers.models import LedgerEntry
 
@@ -126,11 +127,11 @@ FAULT_WORDS: Mapping[str, str] = {
     "burst": "a producer sends 20 times the usual load to {queue}",
     "hot_key": "one key of {queue} gets 20 times the usual load",
     "slow_handler": "the handler of {queue} takes 8 times as long",
-    "failing_events": "2 % of the events of {queue} fail on every try",
-    "node_lost": "node {node} and its agent end without warning",
+    "failing_events": "2 % of the events of {queue} fail on every attempt",
+    "node_lost": "node {node} and its agent are killed",
     "observer_suspended": "the observer is suspended",
     "harmful_plan": "a plan moves most points of {queue} to {node}",
-    "pipeline_killed": "the pipeline ends",
+    "pipeline_killed": "the pipeline is killed",
 }
 VERDICT_NOTES: Mapping[Verdict, str] = {"no effect": "\u22125", "harmful": "\u221210"}
 
@@ -161,7 +162,7 @@ def build_debrief(drill: Drill) -> list[DebriefRow]:
     if drill.recovered_at is not None:
         rows.append(DebriefRow(after(drill.recovered_at), "over", "All alerts are resolved."))
     if drill.ended_at is not None:
-        rows.append(DebriefRow(after(drill.ended_at), "over", f"End of the drill: {drill.ending}."))
+        rows.append(DebriefRow(after(drill.ended_at), "over", f"The drill ended: {drill.ending}."))
     return sorted(rows, key=lambda row: row.seconds)
 
 
@@ -189,7 +190,12 @@ def _build_loop_rows(drill: Drill, after: Seconds) -> list[DebriefRow]:
         first.setdefault(entry.loop.name, entry)
         counts[entry.loop.name] = counts.get(entry.loop.name, 0) + 1
     rows = [
-        DebriefRow(after(entry.at), "loop", f"Loop {name.replace('/', ' ')}: {entry.reason}", f"{counts[name]} actions")
+        DebriefRow(
+            after(entry.at),
+            "loop",
+            f"Loop {name.replace('/', ' ')}: {entry.reason}",
+            format_count(counts[name], "action"),
+        )
         for name, entry in first.items()
     ]
     return sorted(rows, key=lambda row: row.seconds)[:MAX_LOOP_ROWS]

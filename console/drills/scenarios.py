@@ -141,7 +141,7 @@ SCENARIOS: Mapping[str, DrillScenario] = {
             "other queues.",
             hints=(
                 "On the page Workers, see which queue holds the slots.",
-                "A third slot can't help: {queue} now needs more slots than there are.",
+                "A third slot can't help: {queue} now needs more slots than the pool has.",
                 "Pause the consumption of {queue}. Its events wait, and no event is lost.",
             ),
             faults=(DrillFault("slow_handler", 300.0),),
@@ -152,7 +152,7 @@ SCENARIOS: Mapping[str, DrillScenario] = {
         DrillScenario(
             name="node-lost",
             title="Node lost",
-            summary="a node server and its agent end without warning",
+            summary="a node server and its agent are killed",
             level="Basic",
             minutes=4,
             icon="nodes",
@@ -165,17 +165,17 @@ SCENARIOS: Mapping[str, DrillScenario] = {
             faults=(DrillFault("node_lost", 120.0),),
             right=(NODE_RESPONSES,),
             harmful=(OTHER_CONSUMPTION,),
-            lesson="A lost node keeps its stored events. Drain it, so that nothing new depends on it until it returns.",
+            lesson="A lost node keeps its stored events. Drain it, so that it gets no new events until it returns.",
         ),
         DrillScenario(
             name="poison-events",
             title="Poison events",
-            summary="2 % of the events fail on every try",
+            summary="2 % of the events fail on every attempt",
             level="Medium",
             minutes=5,
             icon="dead-letters",
-            briefing="Some events of {queue} fail each time a worker tries them. Find them, and stop them from "
-            "holding up the others.",
+            briefing="Some events of {queue} fail on every attempt. Find them, and prevent them from "
+            "delaying the other events.",
             hints=(
                 "Open Dead letters: the error names what failed.",
                 "Retries repeat the work of whole blocks, so the queue slows down.",
@@ -189,20 +189,20 @@ SCENARIOS: Mapping[str, DrillScenario] = {
         DrillScenario(
             name="measurements-stop",
             title="Measurements stop",
-            summary="the observer is suspended, and the loops hold",
+            summary="the observer is suspended, and the loops take no action",
             level="Medium",
             minutes=4,
             icon="eye",
             briefing="The console's figures stop changing. Find out which process stopped, and restart it.",
             hints=(
-                "The age of the data in the strip grows. The plant itself continues.",
+                "The age of the data in the strip grows. The queues and workers continue.",
                 "On the page Processes, find the suspended process.",
-                "Restart the observer at once: a suspended process doesn't react to a normal stop.",
+                "Kill and restart the observer: a suspended process doesn't react to a normal stop.",
             ),
             faults=(DrillFault("observer_suspended", 180.0),),
             right=((DrillResponse("process.restart", "observer"),),),
             harmful=(DrillResponse("process.restart"), OTHER_CONSUMPTION),
-            lesson="Stale figures are a fault of measurement. Check Processes before you change the plant.",
+            lesson="Stale figures point to a fault of the measurement. Check Processes before you change the plant.",
             needs_queue=False,
         ),
         DrillScenario(
@@ -214,14 +214,14 @@ SCENARIOS: Mapping[str, DrillScenario] = {
             icon="undo",
             briefing="Somebody approved a plan, and a node is too busy now. Find the plan, and undo it.",
             hints=(
-                "On the page Plans, find the newest plan that is done.",
+                "On the page Plans, find the newest completed plan.",
                 "Compare the points of {queue} on the nodes.",
                 "Roll the plan back, or balance all nodes, and approve the resulting plan.",
             ),
             faults=(DrillFault("harmful_plan", 300.0),),
             right=((DrillResponse("plan.approve"), DrillResponse("plan.stop"), PAUSE_INTAKE),),
             harmful=(DrillResponse("process.restart", "{node}"), OTHER_CONSUMPTION),
-            lesson="Look at the changes before the alert. A plan that is done can be rolled back by its own page.",
+            lesson="Look at the changes before the alert. You can roll back a completed plan on its page.",
         ),
         DrillScenario(
             name="hot-key",
@@ -234,7 +234,7 @@ SCENARIOS: Mapping[str, DrillScenario] = {
             hints=(
                 "On the page Compare time ranges, compare the last minute with the minutes before.",
                 "One key explains the difference. The producers are the usual ones.",
-                "Pause the intake of {queue} until the owner of the key has stopped it.",
+                "Pause the intake of {queue} until the owner of the key has fixed the cause.",
             ),
             faults=(DrillFault("hot_key", 180.0),),
             right=((PAUSE_INTAKE, DrillResponse("override.set", "{queue}")),),
@@ -244,20 +244,20 @@ SCENARIOS: Mapping[str, DrillScenario] = {
         DrillScenario(
             name="pipeline-killed",
             title="Pipeline killed",
-            summary="the pipeline ends and does not return",
+            summary="the pipeline is killed and does not restart",
             level="Medium",
             minutes=6,
             icon="pipeline",
-            briefing="Complex events stop arriving. Find out why, and start again what has stopped.",
+            briefing="Complex events stop arriving. Find the process that stopped, and restart it.",
             hints=(
-                "The queue telemetry fills: nothing consumes it.",
+                "Queue telemetry is filling because no process consumes it.",
                 "On the page Processes, find the process that is not running.",
                 "Restart the pipeline. It continues where it stopped.",
             ),
             faults=(DrillFault("pipeline_killed", 300.0),),
             right=((DrillResponse("process.restart", "pipeline"),),),
             harmful=(OTHER_CONSUMPTION, DrillResponse("queue.pause", "telemetry", "intake")),
-            lesson="A queue that nobody consumes points to its consumer. Check Processes first.",
+            lesson="If no process consumes a queue, check its consumer first. Open Processes.",
             needs_queue=False,
         ),
         DrillScenario(
@@ -267,7 +267,7 @@ SCENARIOS: Mapping[str, DrillScenario] = {
             level="Hard",
             minutes=8,
             icon="bolt",
-            briefing="Two things break within a minute. Find both causes, and decide which one to handle first.",
+            briefing="Two failures start within a minute. Find both causes, and decide which one to handle first.",
             hints=(
                 "There are two incidents. One is about a node, the other about a queue.",
                 "The node returns after two minutes. The slow handler doesn't repair itself.",
@@ -276,7 +276,7 @@ SCENARIOS: Mapping[str, DrillScenario] = {
             faults=(DrillFault("node_lost", 120.0), DrillFault("slow_handler", 300.0, after_seconds=30.0)),
             right=(NODE_RESPONSES, SLOW_RESPONSES),
             harmful=(OTHER_CONSUMPTION,),
-            lesson="Handle the cause first that affects more queues: the slow handler holds all worker slots.",
+            lesson="First handle the cause that affects more queues. The slow handler holds all worker slots.",
         ),
     )
 }

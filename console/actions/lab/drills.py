@@ -54,7 +54,7 @@ def schedule(actor: Actor, begin: datetime, end: datetime, snapshot: Snapshot, n
     """Schedule a surprise drill: a random scenario at a random time of a window. Raises `BadInput`."""
     require_permission(actor, "drill.run")
     if begin < now - MIN_WINDOW or end - begin < MIN_WINDOW or end - now > MAX_WINDOW:
-        raise BadInput("window", "must begin now or later, last 5 minutes or longer, and end within 7 days.")
+        raise BadInput("window", "must start now or later, last 5 minutes or longer, and end within 7 days.")
     chance = Random(secrets.randbits(64))
     scenario = SCENARIOS[chance.choice(sorted(SCENARIOS))]
     due_at = max(now, choose_due_time(begin, end, chance))

@@ -108,12 +108,14 @@ def _list_steps(snapshot: Snapshot, open_drill: Drill | None) -> list[WelcomeSte
     counts = (format_count(len(snapshot.nodes), "node"), format_count(len(snapshot.queues), "queue"))
     slots = format_count(snapshot.totals.worker_slots or 0, "worker slot")
     runs = Drill.objects.exclude(started_at=None).exclude(ended_at=None).count()
-    drill_words = "in progress" if open_drill else f"{runs} completed" if runs else "see Weir respond to a fault"
+    drill_words = "in progress" if open_drill else f"{runs} completed" if runs else "watch Weir respond to a fault"
     steps = [
         WelcomeStep("The plant runs", ", ".join((*counts, slots)), reverse("overview"), bool(snapshot.nodes)),
         WelcomeStep("Run a drill", drill_words, reverse("drills"), runs > 0),
-        WelcomeStep("Connect your plant", "read-only first", reverse("plants"), RegisteredPlant.objects.exists()),
-        WelcomeStep("Set a service level", "what you promise", reverse("objectives"), Objective.objects.exists()),
+        WelcomeStep("Connect your plant", "read-only at first", reverse("plants"), RegisteredPlant.objects.exists()),
+        WelcomeStep(
+            "Set a service level", "a target for wait or latency", reverse("objectives"), Objective.objects.exists()
+        ),
         WelcomeStep(
             "Add a person to notify",
             "email, webhook, or schedule",

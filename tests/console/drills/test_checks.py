@@ -38,11 +38,11 @@ def test_each_guided_drill_names_what_to_watch(name):
 @pytest.mark.django_db
 def test_a_burst_is_ticked_when_the_rate_rises_and_when_workers_start():
     assert observe("burst", plant()) == {}
-    assert observe("burst", plant(rate=619.0)) == {"0": "Rate in rises from 32 to 619 events/s"}
+    assert observe("burst", plant(rate=619.0)) == {"0": "Incoming events rise from 32 to 619 events/s"}
     loop = Loop.objects.create(name="worker_rate/slow/n1", law="worker_rate", target={"queue": "slow", "node": "n1"})
     LedgerEntry.objects.create(loop=loop, at=BEGIN, mode="auto", parameters={}, reason="", action={"start": 2})
     observed = observe("burst", plant(), {"0": "seen"})
-    assert observed == {"0": "seen", "1": "Worker rate starts workers: 2 of 2 slots busy"}
+    assert observed == {"0": "seen", "1": "The worker rate loops start workers: 2 of 2 slots busy"}
 
 
 def test_a_queue_is_empty_again_only_after_the_burst():

@@ -194,7 +194,7 @@ def test_the_steps_of_welcome_are_ticked_by_what_exists(administrator, started):
 
 def test_a_running_guided_drill_shows_what_was_observed_and_what_comes_next(operator, started):
     operator.post("/welcome/start", {"scenario": "burst"})
-    Drill.objects.update(started_at=timezone.now(), checks={"0": "Rate in rises from 32 to 619 events/s"})
+    Drill.objects.update(started_at=timezone.now(), checks={"0": "Incoming events rise from 32 to 619 events/s"})
     answer = operator.get("/welcome/")
     rows = [(row.is_true, row.is_next) for row in answer.context["guided"][0].checks]
     assert rows == [(True, False), (False, True), (False, False)]
