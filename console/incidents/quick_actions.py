@@ -290,11 +290,11 @@ assert BUILDERS.keys() <= ACTIONS.keys()
 def _suggest_restart(row: ProcessRow) -> SuggestedAction:
     """Suggest the restart of a process. A suspended one ignores all signals but SIGKILL."""
     if row.is_suspended:
-        effect = f"{row.name} is suspended, and a suspended process can't end by itself. Weir kills and restarts it."
+        effect = f"The process {row.name} is suspended and ignores a normal stop. Weir kills and restarts it."
     elif row.pid is None:
-        effect = f"{row.name} is {row.word}. It starts within seconds."
+        effect = f"The process {row.name} is {row.word}. It starts within seconds."
     else:
-        effect = f"{row.name} finishes its current work and restarts within seconds."
+        effect = f"The process {row.name} finishes its current work and restarts within seconds."
     verb = "Start" if row.pid is None else "Restart"
     return SuggestedAction(
         action="process.restart", subject=f"process/{row.name}", words=f"{verb} {row.name}", effect=effect
@@ -373,23 +373,23 @@ def _suggest_for_condition(alert: Alert, loop: Loop | None, snapshot: Snapshot) 
     if "pipeline" in labels:
         for name, row in sorted(snapshot.pipeline.applications.items()):
             if row.state in FAILING:
-                effect = "It continues from its checkpoint. Events wait in their queues until then."
+                effect = "The application continues from its last checkpoint. Events wait in its queues until then."
                 yield _suggest("pipeline.steer", f"application/{name}", f"Restart {name}", effect, "restart")
     if alert.condition == "workers_missing":
         for name, host in sorted(snapshot.hosts.items()):
             if host.role == "jobs" and host.draining is not None:
-                effect = f"{name} accepts work again at once."
+                effect = f"Worker host {name} accepts work again at once."
                 yield _suggest("override.end", f"host/{name}", f"Return {name} to service", effect)
     if alert.condition == "override_ending":
         effect = "The previous value applies again at once."
         yield _suggest("override.end", f"override/{labels.get('override', '')}", "End override", effect)
     elif loop is not None:
-        effect = "The loop decides nothing until the hold ends. The current values stay."
+        effect = "The loop keeps its last value and takes no action until the hold ends."
         yield _suggest("loop.mode", f"loop/{loop.name}", "Hold loop", effect, Loop.Mode.HOLD.value)
     elif queue in snapshot.queues:
         yield from _suggest_pauses(queue, alert.condition, snapshot)
     elif alert.condition == "node_toobusy" and labels.get("node") in snapshot.nodes:
-        effect = "It proposes a plan that moves points to other nodes. You approve the plan on its page."
+        effect = "Proposes a plan that moves points to other nodes. You approve the plan on its page."
         yield _suggest("plan.propose", f"node/{labels['node']}", "Relieve busy nodes", effect, "below-busy")
 
 
@@ -400,7 +400,7 @@ def _suggest_pauses(queue: str, condition: str, snapshot: Snapshot) -> Iterator[
         effect = f"Producers of {queue} must wait, so it receives no events. Its waiting events are processed."
         yield _suggest("queue.pause", f"queue/{queue}", f"Pause intake of {queue}", effect, INTAKE)
     else:
-        effect = f"Workers take no events of {queue}, which wait until the pause ends. No event is lost."
+        effect = f"Workers take no events of {queue}. Its events wait until the pause ends. No event is lost."
         yield _suggest("queue.pause", f"queue/{queue}", f"Pause consumption of {queue}", effect, CONSUMPTION)
 
 

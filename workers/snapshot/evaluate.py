@@ -184,7 +184,7 @@ def _list_late_faults(watched: WatchedSnapshot, name: str, queue: QueueStatus) -
     )
     # Without completions there is no latency.
     value = latency if latency is not None else None if queue.waiting_events else 0.0
-    takes = "The latency is unknown: no events were completed lately."
+    takes = "The latency is unknown: no events were completed recently."
     if latency is not None:
         takes = f"The p95 latency is {format_seconds(latency)}."
     slow = watched.find_faults(

@@ -180,7 +180,7 @@ def _describe_restart(event: ProcessEvent) -> SubjectFinding:
         subject=f"process/{event.name}",
         severity="notice",
         sign=NORMAL,
-        sentence=f"{format_restart(event)}.",
+        sentence=f"Process {format_restart(event)}.",
         since=event.at,
         impact=down,
     )

@@ -99,7 +99,9 @@ def _find_slot_holder(scene: Scene) -> Iterator[Cause]:
     pause = suggestions.suggest_pause(snapshot, name, victims)
     slot = suggestions.suggest_slot(snapshot, name)
     if row.service_seconds is None and not row.out_per_second:
-        restart = suggestions.suggest_restart("worker-jobs", f"Ends the {slots} running workers; their events return.")
+        restart = suggestions.suggest_restart(
+            "worker-jobs", f"Ends the {slots} running workers. Their events return to their queues."
+        )
         actions = [*pause, restart, *rollback, *slot]
     elif slow:
         actions = [*pause, *slot, *rollback]
@@ -173,8 +175,8 @@ def _describe_late_input(scene: Scene, name: str) -> Cause:
     readers = {reader: row for reader, row in snapshot.pipeline.applications.items() if name in row.queues}
     stopped = [reader for reader, row in readers.items() if row.state == "stopped"]
     if readers and len(stopped) == len(readers):
-        noun = "application" if len(stopped) == 1 else "applications"
-        sentence = f"Queue {name} waits: its {noun} {join_names(stopped)} {are(stopped)} stopped."
+        noun = "Application" if len(stopped) == 1 else "Applications"
+        sentence = f"{noun} {join_names(stopped)} {are(stopped)} stopped, so queue {name} waits."
         return _describe_late_queue(scene, name, sentence, [suggestions.suggest_start(reader) for reader in stopped])
     return _describe_overload(scene, name, FLOW.name, "flow control", [])
 
@@ -186,7 +188,7 @@ def _describe_late_jobs(scene: Scene, name: str, row: QueueStatus) -> Cause:
         return _describe_late_queue(scene, name, scene.states[f"queue/{name}"].finding, [])
     held = _list_held_loops(snapshot, name)
     if held and not sum(part.workers_busy or 0 for part in row.containers.values()):
-        sentence = f"Nothing starts workers of queue {name}: its worker-rate loops are on hold."
+        sentence = f"The worker rate loops of queue {name} are on hold, so no workers start."
         return _describe_late_queue(scene, name, sentence, suggestions.suggest_ending_holds(snapshot, held))
     slot = suggestions.suggest_slot(snapshot, name)
     slower = compute_slowdown(row)
@@ -235,7 +237,7 @@ def _describe_overload(scene: Scene, name: str, law: str, handler: str, remedies
         return _describe_late_queue(scene, name, f"{what}.", actions)
     limit, wait = scene.find_limit(name), row.wait_seconds
     severity: Severity = "warning" if late or scene.waits_noticeably(name) else "notice"
-    of = f" of {format_seconds(limit)}" if limit else ""
+    of = f" (limit {format_seconds(limit)})" if limit else ""
     oldest = "" if wait is None else f"Oldest event {format_seconds(wait)}{of}"
     figures = [oldest, format_waiting(row.waiting_events), describe_clearing(row)]
     impact = f"{'; '.join(filter(None, figures))}."

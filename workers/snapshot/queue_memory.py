@@ -199,7 +199,7 @@ def _describe_ended_cause(earlier: SubjectState, before: Mapping[str, SubjectSta
 
 def _name_outage(kind: str, name: str) -> str:
     what = {"plant": "the outage of its workers", "pipeline": "the outage of the pipeline"}
-    return what.get(kind, f"the problem of {kind} {name}")
+    return what.get(kind, f"a problem with {kind} {name}")
 
 
 def _is_outage(state: SubjectState | None) -> bool:

@@ -29,7 +29,7 @@ def _find_stopped_pool(scene: Scene) -> Iterator[Cause]:
     queues = [name for name, row in snapshot.queues.items() if row.kind == "jobs"]
     gone = [state.name for state in scene.states.values() if state.kind == "host" and state.name.startswith("jobs@")]
     drains = {name: host.draining for name, host in snapshot.hosts.items() if host.role == "jobs" and host.draining}
-    nothing, reason = f"nothing handles {join_names(queues)}", ""
+    nothing, reason = f"no worker processes events of {join_names(queues)}", ""
     if drains:
         drain = next(iter(drains.values()))
         who = f"host {next(iter(drains))} is" if len(drains) == 1 else f"hosts {join_names(list(drains))} are"
@@ -39,7 +39,7 @@ def _find_stopped_pool(scene: Scene) -> Iterator[Cause]:
             suggestions.suggest_ending(
                 row.override,
                 f"Return {name} to service",
-                f"{format_count(snapshot.hosts[name].slots, 'worker slot')} can handle events within seconds.",
+                f"{format_count(snapshot.hosts[name].slots, 'worker slot')} can process events within seconds.",
             )
             for name, row in drains.items()
         ]
@@ -47,7 +47,7 @@ def _find_stopped_pool(scene: Scene) -> Iterator[Cause]:
         suspended = find_suspended(snapshot, "worker-jobs")
         pool = f"Worker pool {gone[0]} {'is suspended' if suspended else 'stopped'}" if len(gone) == 1 else ""
         sentence = f"{pool or capitalize(explain_no_slots(snapshot))}: {nothing}."
-        effect = "Its workers take over the claimed events within 15 s after their start."
+        effect = "New workers take over the claimed events within 15 s after they start."
         actions = [suggestions.suggest_restart("worker-jobs", effect)]
     late = scene.list_troubled_queues("jobs")
     waiting = sum(snapshot.queues[name].waiting_events or 0 for name in queues)
@@ -73,11 +73,11 @@ def _find_lost_nodes(scene: Scene) -> Iterator[Cause]:
             what = "the agent" if suspended.startswith("agent-") else "the server"
             sentence = f"Node {name} stopped reporting: {what} of {name} is suspended."
         process = suspended or f"agent-{name}"
-        kill = "Kills the suspended process and starts it" if suspended else "Starts it"
-        effect = f"{kill} again within about 3 s; the server keeps its events."
+        kill = "Kills the suspended process and starts it" if suspended else "Starts the agent"
+        effect = f"{kill} again within about 3 s. The server keeps its events."
         actions = [suggestions.suggest_restart(process, effect)]
         if not suspended and node.state is not None:
-            server = f"Starts the server of {name} again; it loads its events from its file."
+            server = f"Starts the server of {name} again. The server loads its events from its file."
             actions.append(suggestions.suggest_restart(name, server))
         late = [queue for queue in scene.list_troubled_queues() if waits_on(snapshot.queues[queue], name)]
         affected = [f"queue/{queue}" for queue in late]
@@ -102,7 +102,7 @@ def _find_stopped_control(scene: Scene) -> Iterator[Cause]:
             how = "is suspended" if suspended else "has stopped reporting"
             sentence = f"The control worker {state.name} {how}: no loop acts."
             loops = tuple(f"loop/{name}" for name in scene.snapshot.loops)
-            impact = "No loop starts workers or moves points until it runs again."
+            impact = "No loop starts workers or moves points until the control worker runs again."
             restart = suggestions.suggest_restart("worker-control", "The loops act again within about 10 s.")
             yield Cause(f"host/{state.name}", sentence, impact, loops, (restart,))
 
@@ -120,8 +120,8 @@ def _find_stopped_pipeline(scene: Scene) -> Iterator[Cause]:
             sentence = "The pipeline stopped reporting: its process is suspended."
         elif pipeline.state in UNHEARD and pipeline.state is not None:
             sentence = f"The pipeline stopped reporting{format_since(pipeline.age_seconds)}."
-        kill = "Kills the suspended process and starts it" if suspended else "Starts it"
-        effect = f"{kill} again; it continues from its last checkpoint in about a minute."
+        kill = "Kills the suspended process and starts it" if suspended else "Starts the pipeline"
+        effect = f"{kill} again. The pipeline continues from its last checkpoint in about a minute."
         restart = suggestions.suggest_restart("pipeline", effect)
         applications = [f"application/{name}" for name in pipeline.applications]
         queues = [f"queue/{name}" for name in scene.list_troubled_queues("pipeline")]
@@ -135,7 +135,7 @@ def _find_stopped_pipeline(scene: Scene) -> Iterator[Cause]:
             loops = scene.list_loops(application=name)
             actions = [suggestions.suggest_application_restart(name)]
             if row.state == FAILED:
-                words, effect = f"Change the declaration of {name}", "A corrected version replaces the failing one."
+                words, effect = f"Change the declaration of {name}", "A corrected version replaces the failing version."
                 actions.append(suggestions.suggest_declaration(name, words, effect))
             impact = _describe_pipeline(scene, row.queues)
             affected = ("pipeline/main", *queues, *loops)
@@ -156,7 +156,9 @@ def _find_rejected_declarations(scene: Scene) -> Iterator[Cause]:
         runs = name in scene.snapshot.pipeline.applications
         impact = "The previous version keeps running." if runs else "The application does not run."
         words = f"Change the declaration of {name}"
-        action = suggestions.suggest_declaration(name, words, "Shows the error; a corrected version runs in seconds.")
+        action = suggestions.suggest_declaration(
+            name, words, "Shows the error. A corrected version runs within seconds."
+        )
         state = scene.states.get(f"application/{name}")
         if state is not None:
             yield Cause(f"application/{name}", state.finding, impact, (), (action,))
@@ -186,7 +188,7 @@ def _find_busy_nodes(scene: Scene) -> Iterator[Cause]:
             subject=f"node/{name}",
             value="below-busy",
             words="Relieve busy nodes",
-            effect=f"Proposes a plan that moves points from {name} to nodes with free capacity; you approve it.",
+            effect=f"Proposes a plan that moves points from {name} to nodes with free capacity. You approve the plan.",
         )
         actions = [*actions, relieve] if len(snapshot.nodes) > 1 else actions
         affected = (*(f"queue/{queue}" for queue in late), *scene.list_loops(node=name))

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from controllers.concurrency.law import LAW as POOL_SIZE
+from controllers.framework.reason import format_count
 from queues.pausing import CONSUMPTION, INTAKE
 from workers.alerts.evaluation.impact import join_names
 from workers.documents.loops import LoopStatus
@@ -30,7 +31,7 @@ def suggest_pause(snapshot: Snapshot, queue: str, waiting: Sequence[str]) -> lis
         soon = "" if seconds is None else f" in about {format_seconds(max(1.0, seconds))}"
         effects.append(f"{_name(waiting)} then catch{'es' if len(waiting) == 1 else ''} up{soon}.")
     else:
-        effects.append(f"No event of {queue} is handled until the pause ends.")
+        effects.append(f"No event of {queue} is processed until the pause ends.")
     arriving = row.in_per_second
     effects.append(f"Events of {queue} wait{f': {arriving:,.1f}/s arrive' if arriving else ''}.")
     return [
@@ -55,7 +56,8 @@ def suggest_intake_pause(snapshot: Snapshot, queue: str) -> list[SuggestedAction
             subject=f"queue/{queue}",
             value=INTAKE,
             words=f"Pause intake of {queue}",
-            effect=f"Stops {arriving:,.1f} events/s; producers have to keep them. Waiting events are handled.",
+            effect=f"Stops {arriving:,.1f} events/s. Producers have to keep these events. "
+            "Waiting events are still processed.",
         )
     ]
 
@@ -71,8 +73,8 @@ def suggest_slot(snapshot: Snapshot, queue: str) -> list[SuggestedAction]:
     effects = [f"The pool has {host.slots + 1} instead of {host.slots} slots."]
     wanted = compute_slots_wanted(snapshot, queue)
     if wanted is not None:
-        fills = "so it fills the new slot, too" if wanted > slots else "so the other queues can use the new slot"
-        effects.append(f"{queue} needs {wanted} {'slot' if wanted == 1 else 'slots'} for its arrivals, {fills}.")
+        fills = "so it also fills the new slot" if wanted > slots else "so the other queues can use the new slot"
+        effects.append(f"Queue {queue} needs {wanted} {'slot' if wanted == 1 else 'slots'} for its arrivals, {fills}.")
     return [
         SuggestedAction(
             action="loop.mode",
@@ -120,7 +122,8 @@ def suggest_dead_letters(queue: str, count: int) -> SuggestedAction:
         action="dead_letters.requeue",
         subject=f"queue/{queue}",
         words=f"Open the dead letters of {queue}",
-        effect=f"Shows the error of each of the {count:,} dead letters; requeue, fix, or discard them there.",
+        effect=f"Shows {format_count(count, 'dead letter')} with the error of each. "
+        "Requeue, fix, or discard dead letters there.",
     )
 
 
@@ -130,7 +133,7 @@ def suggest_application_restart(name: str) -> SuggestedAction:
         subject=f"application/{name}",
         value="restart",
         words=f"Restart {name}",
-        effect="It continues from its last checkpoint within about a minute; its events wait meanwhile.",
+        effect="The application continues from its last checkpoint within about a minute. Its events wait until then.",
     )
 
 
@@ -140,7 +143,7 @@ def suggest_start(name: str) -> SuggestedAction:
         subject=f"application/{name}",
         value="start",
         words=f"Start {name}",
-        effect="It continues from its last checkpoint within about a minute.",
+        effect="The application continues from its last checkpoint within about a minute.",
     )
 
 
@@ -153,7 +156,9 @@ def suggest_producer_remedy(snapshot: Snapshot, producer: str) -> list[Suggested
     name = producer.removeprefix(PIPELINE_PRODUCER)
     if name == producer or name not in snapshot.pipeline.applications:
         return []
-    effect = f"{name} emits complex events as its declaration says; an earlier version emits what it emitted then."
+    effect = (
+        f"Opens the declaration of {name}. After you restore an earlier version, {name} emits events as it did then."
+    )
     return [suggest_declaration(name, f"Restore the declaration of {name}", effect)]
 
 

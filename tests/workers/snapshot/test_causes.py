@@ -146,7 +146,10 @@ KINDS = {
         heat_key, "Node n3 is too busy: most events of queue alert have the key user-7.", "Pause intake of alert"
     ),
     "stopped pool": Kind(
-        stop_pool, "Worker pool jobs@vm stopped: nothing handles alert, process, and slow.", "Restart worker-jobs", 11.0
+        stop_pool,
+        "Worker pool jobs@vm stopped: no worker processes events of alert, process, and slow.",
+        "Restart worker-jobs",
+        11.0,
     ),
     "stopped control worker": Kind(
         stop_control_worker,
@@ -210,7 +213,7 @@ def test_a_slow_handler_says_who_waits_for_how_long_and_what_each_remedy_does():
     )
     assert (slot.action, slot.subject, slot.value) == ("loop.mode", "loop/concurrency/jobs@vm", "3")
     assert slot.effect == (
-        "The pool has 3 instead of 2 slots. slow needs 15 slots for its arrivals, so it fills the new slot, too."
+        "The pool has 3 instead of 2 slots. Queue slow needs 15 slots for its arrivals, so it also fills the new slot."
     )
 
 
@@ -238,7 +241,7 @@ def test_a_burst_says_how_long_it_takes_and_that_nothing_is_to_do():
     plant, _ = start(send_burst, seconds=30)
     found = plant.snapshot.health.findings[0]
     assert (found.severity, found.actions) == ("warning", [])
-    assert found.impact == "Oldest event 12 s of 30 s; 840 events wait; empty in about 21 s. Nothing to do."
+    assert found.impact == "Oldest event 12 s (limit 30 s); 840 events wait; empty in about 21 s. Nothing to do."
 
 
 def test_two_causes_at_once_are_two_findings_each_with_its_action():
@@ -288,7 +291,7 @@ def test_a_process_that_the_supervisor_restarted_quickly_is_seen_for_a_minute():
     event = {"name": "n2", "kind": "restarted", "at": plant.now, "how": "SIGKILL", "down_seconds": 2.1}
     plant.document["processes"] = [event]
     health = plant.observe()
-    assert (health.severity, health.sentence) == ("notice", "n2 restarted after SIGKILL.")
+    assert (health.severity, health.sentence) == ("notice", "Process n2 restarted after SIGKILL.")
     assert health.findings[0].impact == "It was gone for 2.1 s."
 
 

@@ -141,7 +141,7 @@ def test_an_alert_that_a_state_says_or_that_calls_for_nobody_is_not_the_headline
         (
             {"totals": {"worker_slots": 0}, "hosts": {"jobs@here": {"role": "jobs", "draining": DRAIN}}},
             "TOOBUSY",
-            "Worker host jobs@here is drained by ada: nothing handles alert.",
+            "Worker host jobs@here is drained by ada: no worker processes events of alert.",
         ),
         ({"totals": {"worker_slots": 2, "shed_share": 0.123}}, "TOOBUSY", "Events are shed."),
         ({"queues": {"alert": queue(dead_letters=3)}}, "BUSY", "has dead letters."),

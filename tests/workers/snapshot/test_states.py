@@ -101,7 +101,7 @@ def test_a_queue_that_somebody_has_paused_stands_still_on_purpose_and_is_no_warn
 
 def test_a_queue_of_the_pipeline_says_that_nobody_reads_it_and_how_to_start_it():
     row = {"clicks": {"kind": "pipeline", "wait_seconds": 50.0, "waiting_events": 5}}
-    waits = "Queue clicks waits: its application visits is stopped."
+    waits = "Application visits is stopped, so queue clicks waits."
     for state, said, step in (("running", "Queue clicks falls behind.", ""), ("stopped", waits, "Start visits.")):
         reads = {"state": "running", "applications": {"visits": {"state": state, "queues": ["clicks"]}}}
         found = evaluate_states(plant(queues=row, pipeline=reads))["queue/clicks"]
