@@ -281,7 +281,7 @@ def set_mode(
     if value is not None:
         actuator = catalog.get_law(loop.law).actuator
         if actuator is None:
-            raise BadInput("value", f"{loop.law} has no single value to set by hand.")
+            raise BadInput("value", f"{loop.law} has no single value to set manually.")
         made.append(put("override.set", actuator, value))
     return made
 

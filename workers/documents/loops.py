@@ -159,4 +159,4 @@ class ManualChange(StoredDocument, frozen=True, kw_only=True):
     reason: str = ""
     since: Annotated[Instant | None, describe("null: unknown.")] = None
     until: Annotated[Instant | None, describe("null: until it is ended.")] = None
-    remind_at: Annotated[Instant | None, describe("When an alert reminds of a change without an end.")] = None
+    remind_at: Annotated[Instant | None, describe("When an alert reminds people of a change without an end.")] = None

@@ -193,8 +193,8 @@ def _describe_loop_value(row: OverrideStatus, snapshot: Snapshot) -> tuple[str, 
         return _describe_threshold(row, snapshot.nodes.get(row.node))
     acting = [loop for loop in loops if loop.mode in Loop.ACTING]
     if not acting:
-        return f"{NONE_NOW}: {'no loop acts with it' if loops else 'it covers no loop'}", ""
-    return f"{format_count(len(acting), 'loop')} {'decides' if len(acting) == 1 else 'decide'} with it", ""
+        return f"{NONE_NOW}: {'no active loop uses it' if loops else 'it applies to no loop'}", ""
+    return f"{format_count(len(acting), 'loop')} {'uses' if len(acting) == 1 else 'use'} it", ""
 
 
 def _describe_threshold(row: OverrideStatus, node: NodeStatus | None) -> tuple[str, str]:
@@ -209,13 +209,13 @@ def _describe_threshold(row: OverrideStatus, node: NodeStatus | None) -> tuple[s
         return f"{NONE_NOW}: {at}", ""
     if load >= now:
         return f"{at} and counts as {state}", ""
-    warning = f"{at}, above {format_percent(before)}: it counts as {state} at once."
+    warning = f"{at}, above {format_percent(before)}, so it counts as {state} at once."
     return f"{at} and does not count as {state}", warning
 
 
 def _describe_mode(row: OverrideStatus, snapshot: Snapshot) -> tuple[str, str]:
     count = sum(loop.mode == row.value for loop in _list_loops(row, snapshot))
-    words = {"hold": "on hold", "manual": "in manual mode", "advise": "advising only", "auto": "deciding and acting"}
+    words = {"hold": "on hold", "manual": "in manual mode", "advise": "in advise mode", "auto": "in auto mode"}
     if not count:
         return f"{NONE_NOW}: a newer change replaces it", ""
     return f"{format_count(count, 'loop')} {'is' if count == 1 else 'are'} {words.get(str(row.value), row.value)}", ""
@@ -258,11 +258,11 @@ def _warn_of_consumption(name: str, seconds: float | None, snapshot: Snapshot) -
     count = format_count(slots, "worker slot")
     if needed >= slots:
         return (
-            f"{name} needs {format_number(needed)} worker slots at {format_number(seconds)} s per event, and takes "
-            f"{'the only slot' if slots == 1 else f'all {slots}'} again. Fix the handler or add slots first."
+            f"Queue {name} needs {format_number(needed)} worker slots at {format_number(seconds)} s per event, "
+            f"and takes {'the only slot' if slots == 1 else f'all {slots}'} again. Fix the handler or add slots first."
         )
     if busy_seconds > CATCH_UP_SECONDS:
-        return f"The backlog of {name} keeps {count} busy for {format_duration(busy_seconds)}; other queues wait."
+        return f"The backlog of {name} keeps {count} busy for {format_duration(busy_seconds)}. Other queues wait."
     return ""
 
 
@@ -304,9 +304,9 @@ def _describe_capped_ladder(queue: str, cap: str, snapshot: Snapshot) -> tuple[s
     if level < highest:
         return f"{NONE_NOW}: not reached", ""
     further = LEVELS[highest:]
-    warning = f"The ladder of {queue} is at its cap and goes on to {format_names(list(further))}." if further else ""
+    warning = f"Without the cap, the ladder of {queue} continues to {format_names(list(further))}." if further else ""
     loses = " Shedding loses events." if "shed" in further else ""
-    return "the ladder stops here and may go no further", f"{warning}{loses}" if warning else ""
+    return "the ladder is at its cap", f"{warning}{loses}" if warning else ""
 
 
 EFFECTS = {

@@ -63,7 +63,7 @@ DECLARED = (
     Parameter(
         "override.reminder_hours",
         "h",
-        "Age at which an alert reminds of a manual change without an end.",
+        "Age at which an alert reminds people of a manual change without an end.",
         8.0,
         0.5,
         720.0,

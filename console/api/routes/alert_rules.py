@@ -191,7 +191,7 @@ def get_rule(request: HttpRequest, name: str) -> RuleDetail:
     return {**_build_rule_row(rule), "preview": _preview(rule)}
 
 
-@router.get("/alert-rules/{name}/route", summary="Get who is notified of a rule's alerts")
+@router.get("/alert-rules/{name}/route", summary="Get the receivers of a rule's alerts")
 def get_route(request: HttpRequest, name: str, severity: str = "") -> RuleRoute:
     """Return the route. severity: instead of the rule's own."""
     actor_for(request, "plant.view")
@@ -264,8 +264,8 @@ class ReceiverRow(TypedDict):
     tells_resolved: bool
     gets_reports: Annotated[bool, describe("Whether the receiver gets the weekly report.")]
     enabled: bool
-    severities: Annotated[list[Severity], describe("Severities that it takes by the default route.")]
-    team: Annotated[str, describe("It takes only alerts of this team's rules; empty: those of all rules.")]
+    severities: Annotated[list[Severity], describe("Severities that it receives through the default route.")]
+    team: Annotated[str, describe("It receives only alerts of this team's rules; empty: alerts of all rules.")]
     route_minutes: Annotated[float, describe("Delay of the default route, minutes.")]
     digest: Annotated[str, describe("Digest of the current state. A change with an older digest is rejected.")]
 
@@ -296,7 +296,7 @@ class NewReceiver(RequestBody):
     settings: email {"addresses"}, webhook and alertmanager {"url", "secret_environment"}, apprise
     {"secret_environment", "answers_environment"}, schedule {"secret_environment", "otherwise"}, browser {}. Omitted
     fields and null keep their values; a new receiver is notified of resolved alerts, gets no reports, is enabled, and
-    takes critical alerts and warnings by the default route.
+    receives critical alerts and warnings through the default route.
     digest: of the receiver as it was read; if it has changed since, the request is rejected.
     """
 

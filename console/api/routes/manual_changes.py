@@ -42,7 +42,7 @@ class ChangeExtension(RequestBody):
     expires_at: GivenTime | None = None
 
 
-@router.get("/manual-changes", summary="List everything that people have in force, earliest end first")
+@router.get("/manual-changes", summary="List the manual changes in force, earliest end first")
 def list_manual_changes(request: HttpRequest) -> ManualChangeList:
     actor_for(request, "plant.view")
     snapshot = load_latest_snapshot()

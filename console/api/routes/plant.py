@@ -210,9 +210,9 @@ class PaletteRow(TypedDict):
     label: str
     url: Annotated[str, describe("URL of the destination or action.")]
     about: str
-    group: Annotated[str, describe("The heading that it is listed under.")]
-    icon: Annotated[str, describe("Name of its icon; empty: that of its kind.")]
-    narrow: Annotated[str, describe("The search text that lists what it can be done to; empty: it has one page.")]
+    group: Annotated[str, describe("The heading of its group.")]
+    icon: Annotated[str, describe("Name of its icon; empty: the icon of its kind.")]
+    narrow: Annotated[str, describe("The search text that lists its subjects; empty: it has one page.")]
 
 
 class PaletteList(TypedDict):

@@ -59,7 +59,7 @@ class PlantRemoval(TypedDict):
 
 
 class TasksByHand(TypedDict):
-    """Tasks that were set by hand."""
+    """Tasks that were set manually."""
 
     plant: str
     operator: str

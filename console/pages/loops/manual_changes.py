@@ -81,7 +81,7 @@ class OverrideOptions:
 AUDITED = {"cap": "ladder.cap", "cordon": "node.use", "drain": "node.use"}
 # Ends of changes that leave no record but the audit log: their kind, icon, and subject in words.
 AUDITED_ENDS = {
-    "plant.release": ("Tasks by hand", "tasks", "Tasks of {}"),
+    "plant.release": ("Manual tasks", "tasks", "Tasks of {}"),
     "pipeline.start": ("Stop", "pause", "Application {}"),
 }
 KINDS = {
@@ -93,7 +93,7 @@ KINDS = {
     "cordon": "Cordon",
     "host drain": "Host drain",
     "cap": "Cap",
-    "tasks": "Tasks by hand",
+    "tasks": "Manual tasks",
     "criterion": "Criterion",
     "stop": "Stop",
     "intervention": "Intervention",
@@ -355,7 +355,7 @@ def _list_jobs(actor: Actor) -> list[ChangeJob]:
         ("queue.pause", "Pause a queue", "its intake or its consumption", "pause", reverse("queues")),
         ("node.use", "Drain a node", "moves its points by a plan", "drain", reverse("nodes")),
         ("ladder.cap", "Cap a remedy ladder", "for example: never shed", "cap", reverse("queues")),
-        ("pipeline.steer", "Set tasks by hand", "of a pipeline operator", "tasks", reverse("pipeline")),
+        ("pipeline.steer", "Set tasks manually", "of a pipeline operator", "tasks", reverse("pipeline")),
         ("plan.propose", "Rebalance now", "proposes a plan to approve", "plans", reverse("queues")),
         ("plan.approve", "Approve a plan", f"{waiting or 'none'} waiting", "check", reverse("plans")),
     )

@@ -54,11 +54,11 @@ LOOPS = {
         ),
         (
             override("upper_limit", 3, loop="worker_rate/slow/n1", instead_of=8),
-            "override", "Upper limit of worker rate of slow on n1", "8", "3", "1 loop decides with it",
+            "override", "Upper limit of worker rate of slow on n1", "8", "3", "1 loop uses it",
         ),
         (
             override("upper_limit", 3, loop="worker_rate/slow/n2", instead_of=8),
-            "override", "Upper limit of worker rate of slow on n2", "8", "3", "none now: no loop acts with it",
+            "override", "Upper limit of worker rate of slow on n2", "8", "3", "none now: no active loop uses it",
         ),
         (
             override("consumption", "paused", queue="slow", instead_of="open"),
@@ -114,10 +114,11 @@ def pause(queue, service_seconds, slots=2, **figures):
 def test_the_end_of_a_pause_warns_if_the_handler_takes_all_slots_again():
     held = pause("slow", 3.5, waiting_events=230, in_per_second=1.2)
     assert held == (
-        "slow needs 4.2 worker slots at 3.5 s per event, and takes all 2 again. Fix the handler or add slots first."
+        "Queue slow needs 4.2 worker slots at 3.5 s per event, and takes all 2 again. "
+        "Fix the handler or add slots first."
     )
     behind = pause("slow", 0.5, waiting_events=600, in_per_second=1.0)
-    assert behind == "The backlog of slow keeps 2 worker slots busy for 2 min; other queues wait."
+    assert behind == "The backlog of slow keeps 2 worker slots busy for 2 min. Other queues wait."
     assert pause("slow", 0.01, waiting_events=20, in_per_second=1.0) == ""
     assert pause("slow", None, waiting_events=230, in_per_second=1.2) == ""
 
@@ -126,15 +127,15 @@ def test_the_end_of_a_raised_threshold_warns_if_the_node_is_between_the_two():
     row = override("busy_threshold", 0.8, node="n2", instead_of=0.7)
     change = only({"overrides": [row], "nodes": {"n2": {"utilisation": 0.75}}})
     assert change.effect == "n2 is at 75 % and does not count as busy"
-    assert change.warning == "n2 is at 75 %, above 70 %: it counts as busy at once."
+    assert change.warning == "n2 is at 75 %, above 70 %, so it counts as busy at once."
 
 
 def test_the_end_of_a_cap_that_is_reached_warns_that_events_are_lost():
     row = override("cap", "throttle", loop="ladder/slow", instead_of="shed")
     ladder = {"law": "ladder", "mode": "auto", "last_mode": "auto", "target": {"queue": "slow"}, "terms": {"rung": 4}}
     change = only({"overrides": [row], "loops": {"ladder/slow": ladder}})
-    assert change.effect == "the ladder stops here and may go no further"
-    assert change.warning == "The ladder of slow is at its cap and goes on to shed. Shedding loses events."
+    assert change.effect == "the ladder is at its cap"
+    assert change.warning == "Without the cap, the ladder of slow continues to shed. Shedding loses events."
 
 
 def test_tasks_set_by_hand_name_who_why_and_the_loops_that_hold():

@@ -411,7 +411,7 @@ def override_ending(evidence: Evidence, window_seconds: float) -> Iterator[Readi
     "Time for which a manual change without an end is past its reminder.",
     unit="h",
     label="manual_change",
-    rule=ShippedRule("manual-change-open", "{what} is still changed by hand", 0, 0, keep_seconds=0, severity="notice"),
+    rule=ShippedRule("manual-change-open", "{what} is still changed manually", 0, 0, keep_seconds=0, severity="notice"),
     first_step="End the change if its reason no longer applies, or set its end.",
 )
 def manual_change_open(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
