@@ -31,7 +31,7 @@ JOBS = "jobs"
 LABELS = {
     "queue_length": "Events waiting",
     "oldest_seconds": "Oldest event",
-    "removed": "Events handled since the last tick",
+    "removed": "Events processed since the last tick",
     "started": "Workers started since the last tick",
     "waiting_to_run": "Workers waiting for a slot",
     "running": "Workers running",
@@ -116,7 +116,7 @@ def build_notice(loop: Loop, snapshot: Snapshot) -> EffectNotice | None:
     if pool:
         for helper in Loop.objects.filter(law=CONCURRENCY.name, target__host__in=list_job_hosts(snapshot)):
             links[reverse("loop", args=[helper.pk])] = capitalize(describe_loop(helper.name))
-        why = f"{pool} This loop starts workers and can\u2019t add slots. Holding it changes nothing for the events."
+        why = f"{pool} This loop starts workers, but can\u2019t add slots. A hold doesn\u2019t help the events."
     elif finding:
         why = f"{finding.sentence} {finding.impact}".strip()
     else:
@@ -153,9 +153,9 @@ def describe_full_pool(snapshot: Snapshot) -> str:
     hosts = list_job_hosts(snapshot)
     pool = f"Pool {hosts[0]} is full" if len(hosts) == 1 else "All pools are full"
     if len(holders) == 1 and held[holders[0]] >= slots:
-        every = {1: "its slot runs", 2: "both slots run"}.get(slots, f"all {slots} slots run")
-        return f"{pool}: {every} {holders[0]}."
-    shares = ", ".join(f"{name} has {held[name]} of {slots} slots" for name in holders[:3])
+        every = {1: "its slot", 2: "both slots"}.get(slots, f"all {slots} slots")
+        return f"{pool}: queue {holders[0]} holds {every}."
+    shares = ", ".join(f"{name} holds {held[name]} of {slots} slots" for name in holders[:3])
     return f"{pool}: {shares}." if shares else f"{pool}."
 
 
@@ -218,7 +218,7 @@ def list_guard_rows(
 
 def _build_row(name: str, setting: str, limited: Mapping[str | None, int], *reasons: str) -> GuardRow:
     count = sum(limited[reason] for reason in reasons if reason in limited)
-    return GuardRow(name, setting, f"limited {format_count(count, 'tick')}" if count else "no limit", count > 0)
+    return GuardRow(name, setting, f"limited {format_count(count, 'tick')}" if count else "not limiting", count > 0)
 
 
 def _build_age_row(
@@ -238,4 +238,4 @@ def _build_effect_row(newest: LedgerEntry | None, verdicts: Mapping[str, int]) -
     within = ((newest.expected or {}) if newest else {}).get("within_seconds")
     setting = f"after {within:g} s" if checks.is_number(within) else "after each action"
     none = verdicts.get(LedgerEntry.Verdict.INEFFECTIVE, 0)
-    return GuardRow("Effect check", setting, f"{none} without effect" if none else "no action without effect", none > 0)
+    return GuardRow("Effect check", setting, f"{none} without effect" if none else "no ineffective actions", none > 0)

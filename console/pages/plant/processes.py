@@ -52,7 +52,7 @@ def restart(request: HttpRequest) -> ActionResult:
         was = actions.restart(actor_of(request), name, request.POST.get("reason", ""), at_once)
     except NoSupervisor as error:
         raise BadInput("process", str(error)) from None
-    return ActionResult(f"{name} {_describe_restart(was, at_once)}.", reverse("processes"))
+    return ActionResult(f"The process {name} {_describe_restart(was, at_once)}.", reverse("processes"))
 
 
 def _describe_restart(was: ProcessRow, at_once: bool) -> str:

@@ -21,7 +21,7 @@ export const derived = {
   latency(element, { totals }) {
     const limit = Number(element.dataset.limit || NaN), value = totals.latency_p95_seconds ?? null;
     judge(element, value !== null && value >= limit);
-    set(element, Number.isFinite(limit) ? `limit ${formatted(limit)} s` : "publish to handled");
+    set(element, Number.isFinite(limit) ? `limit ${formatted(limit)} s` : "publish to processed");
   },
   oldest(element, { queues, totals }) {
     const limit = Number(element.dataset.limit || NaN), longest = totals.backlog_seconds ?? null;
@@ -36,7 +36,7 @@ export const derived = {
     const free = slots - busy, holders = slotHolders(queues).map(([name]) => name);
     judge(element, slots > 0 && free < NEARLY && waits);
     if (!slots) return set(element, Object.values(hosts).some((host) => host.role === "jobs") ? "Drained" : "No worker host");
-    set(element, free >= NEARLY ? `${formatted(free, "rate")} free` : holders.length === 1 ? `all run ${holders[0]}` : "none free");
+    set(element, free >= NEARLY ? `${formatted(free, "rate")} free` : holders.length === 1 ? `all held by ${holders[0]}` : "none free");
   },
   finding(element, { health }) {
     const { key, part: shown } = element.dataset, found = health.findings?.find(({ subject, incident }) => key === `${subject}#${incident ?? ""}`);

@@ -40,7 +40,7 @@ def test_a_rule_follows_the_default_route_or_has_its_own(operator, administrator
     assert (rule.escalation, rule.team) == (None, "payments")
     page = " ".join(operator.get("/alerts/receivers/?rule=node-lost").content.decode().split())
     assert 'Team payments <span class="push">pager at once</span>' in page
-    assert "<b>node-lost</b> (critical, team payments): pager at once, by the default route." in page
+    assert "<b>node-lost</b> (critical, team payments): pager at once, through the default route." in page
     assert "1 rule follows the default route" in page
     assert "Notifies pager at once (the default route)." in operator.get(f"/alerts/{alert.pk}/").content.decode()
     shown = operator.get("/api/v1/alert-rules/node-lost/route").json()
@@ -50,7 +50,7 @@ def test_a_rule_follows_the_default_route_or_has_its_own(operator, administrator
     own = rule_form(route="own", revision=str(rule.revision))
     assert fetch(operator, "/alerts/rules/change", own).status_code == 200
     page = " ".join(operator.get("/alerts/receivers/?rule=node-lost").content.decode().split())
-    assert "desk at once, by the rule\u2019s own route." in page
+    assert "desk at once, through the rule\u2019s own route." in page
 
 
 def test_who_is_notified_names_a_silence_of_the_subject(operator, people, alert):

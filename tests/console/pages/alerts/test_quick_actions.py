@@ -217,7 +217,7 @@ def test_a_suspended_agent_is_killed_and_restarted_from_the_alert(administrator,
     [restart] = administrator.get(f"/alerts/{alert.pk}/").context["alert"].quick_actions
     assert restart.words == "Restart agent-n1" and "kills and restarts it" in restart.effect
     answer = fetch(administrator, restart.url, {**restart.fields, **REASON})
-    assert answer.json()["message"] == "agent-n1 was suspended; it was killed and is restarting."
+    assert answer.json()["message"] == "The process agent-n1 was suspended; it was killed and is restarting."
     assert supervised == [signal.SIGKILL]
     assert AuditEntry.objects.get(action="process.restart").after == {"at_once": True}
     assert browsers["operator"].get(f"/alerts/{alert.pk}/").context["alert"].quick_actions == []

@@ -74,7 +74,7 @@ def test_it_names_the_full_pool_and_its_holder_and_links_the_incident_and_the_lo
     act(loop, 8, "effective")
     page = page_of(browsers, loop)
     assert "The last 7 actions had no effect." in page
-    assert f"Pool {host} is full: both slots run alert." in page
+    assert f"Pool {host} is full: queue alert holds both slots." in page
     assert 'href="/alerts/18/"' in page and f'href="/loops/{helper.pk}/"' in page
     assert "0 of 2" in page, "the table of the last decision has the free slots"
 
