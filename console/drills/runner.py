@@ -182,7 +182,7 @@ def end_interrupted_drills(plant: DrillPlant, now: datetime) -> int:
     """End what a killed process, or a plant that was stopped, has left; return the number of drills."""
     interrupted = list(records.list_open_drills().exclude(started_at=None))
     for drill in interrupted:
-        finish(drill, plant, Drill.Ending.INTERRUPTED, now, "The process of the drill ended before the drill.")
+        finish(drill, plant, Drill.Ending.INTERRUPTED, now, "The drill process stopped before the drill ended.")
     return len(interrupted)
 
 

@@ -96,7 +96,7 @@ def loop_title(name: str) -> str:
 
 @register.filter
 def folded(rows: Iterable[LedgerEntry | TickRun], asked: str = "") -> list[LedgerEntry | FoldedDecisions | TickRun]:
-    """Return decisions with equal ones folded, unless the query requests every tick."""
+    """Return decisions with equal decisions folded, unless the query requests every tick."""
     return list(rows) if EVERY_TICK in asked.split("&") else fold_decisions(rows)
 
 

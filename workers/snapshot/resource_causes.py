@@ -45,7 +45,7 @@ def _find_stopped_pool(scene: Scene) -> Iterator[Cause]:
         ]
     else:
         suspended = find_suspended(snapshot, "worker-jobs")
-        pool = f"Worker pool {gone[0]} {'is suspended' if suspended else 'stopped'}" if len(gone) == 1 else ""
+        pool = f"Worker host {gone[0]} {'is suspended' if suspended else 'stopped'}" if len(gone) == 1 else ""
         sentence = f"{pool or capitalize(explain_no_slots(snapshot))}: {nothing}."
         effect = "New workers take over the claimed events within 15 s after they start."
         actions = [suggestions.suggest_restart("worker-jobs", effect)]

@@ -220,7 +220,9 @@ def _steps(request: HttpRequest) -> list[dict[str, Any]] | None:
     """Return the escalation steps that notify a receiver; None for the default route."""
     if request.POST.get("route") == DEFAULT:
         if any(request.POST.getlist(f"receivers-{at}") for at in range(rules.MAX_STEPS)):
-            raise BadInput("route", "is the default route, but steps are selected; select the steps, or clear them.")
+            raise BadInput(
+                "route", "is the default route, but steps are selected. Choose the steps as the route, or clear them."
+            )
         return None
     steps = []
     for at in range(rules.MAX_STEPS):

@@ -149,7 +149,7 @@ def roll_back(request: HttpRequest, name: str) -> ActionResult:
         control=control(),
     )
     return ActionResult(
-        f"{name} was rolled back: {'; '.join(changed.list_changed_lines())}.", reverse("queue", args=[name])
+        f"Queue {name} was rolled back: {'; '.join(changed.list_changed_lines())}.", reverse("queue", args=[name])
     )
 
 

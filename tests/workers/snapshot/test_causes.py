@@ -147,7 +147,7 @@ KINDS = {
     ),
     "stopped pool": Kind(
         stop_pool,
-        "Worker pool jobs@vm stopped: no worker processes events of alert, process, and slow.",
+        "Worker host jobs@vm stopped: no worker processes events of alert, process, and slow.",
         "Restart worker-jobs",
         11.0,
     ),
