@@ -6,6 +6,7 @@ reason and an expiry. What the open incidents suggest comes first.
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from django.db.models import F
 from django.urls import reverse
@@ -14,9 +15,11 @@ from console.accounts.access import Actor
 from console.actions.loops import list_scope_queues
 from console.help import contents
 from console.navigation import MORE_PAGES, get_page_permission, on_rail
+from controllers.parallelism.joint_law import LAW as JOINT
 from queues.models import Node, Queue
 from workers.alerts.lifecycle.models import Alert
 from workers.documents.snapshot import Snapshot
+from workers.documents.states import build_action_key
 from workers.models import Loop, Plan, Task
 from workers.steering.scope import Scope, list_active_loops
 
@@ -256,7 +259,9 @@ def _iterate_suggestions(actor: Actor, snapshot: Snapshot | None) -> Iterator[Pa
             continue
         for action in finding.actions:
             if actor.may_somewhere(action.action):
-                url, effect = reverse("alert", args=[finding.incident]), action.effect.partition(". ")[0].rstrip(".")
+                key = build_action_key(action.action, action.subject, action.value)
+                url = f"{reverse('alert', args=[finding.incident])}#action-{key}"
+                effect = action.effect.partition(". ")[0].rstrip(".")
                 yield PaletteEntry("suggestion", action.words, url, effect, action.subject, incident=finding.incident)
 
 
@@ -276,6 +281,8 @@ def _iterate_subject_actions(
         yield "plan.propose", f"Move points of {name}", f"{url}#hand-title", "weights plan", [name]
         yield ("ladder.cap", f"Cap ladder of {name}", f"{url}#ladder", "remedy limit never shed throttle", [name])
         yield "queue.define", f"Change queue {name}", definition, "handler edit", [name]
+        letters = f"{reverse('dead-letters')}?{urlencode({'queue': name})}"
+        yield "dead_letters.requeue", f"Retry dead letters of {name}", letters, "requeue discard", [name]
     for name in nodes:
         url = reverse("node", args=[name])
         yield "node.use", f"Drain node {name}", f"{url}#use-title", "cordon take back", None
@@ -283,11 +290,18 @@ def _iterate_subject_actions(
     for name in hosts:
         yield ("host.drain", f"Drain worker host {name}", reverse("worker-host", args=[name]), "take back", None)
     for loop in loops:
-        url, words = reverse("loop", args=[loop.pk]), f"mode manual advise auto {loop.name}"
-        yield ("loop.mode", f"Hold loop {_format_loop_name(loop.name)}", url, words, list_scope_queues(Scope(loop)))
+        url, name, about = reverse("loop", args=[loop.pk]), _format_loop_name(loop.name), list_scope_queues(Scope(loop))
+        yield "loop.mode", f"Hold loop {name}", f"{url}#loop-mode", f"mode manual advise auto {loop.name}", about
+        yield "override.set", f"Override values of {name}", f"{url}#law-title", f"parameter {loop.name}", about
+        if loop.law == JOINT.name:
+            yield "override.set", f"Set tasks of {name}", f"{url}#by-hand", f"operator {loop.name}", about
     for alert in Alert.objects.filter(state=Alert.State.FIRING, under=None):
-        url = reverse("alert", args=[alert.pk])
-        yield "alert.acknowledge", f"Acknowledge alert {alert.pk}: {alert.title}", url, "snooze escalate", ()
+        url, silence = reverse("alert", args=[alert.pk]), f"{reverse('silences')}?alert={alert.pk}"
+        label = f"alert {alert.pk}: {alert.title}"
+        yield "alert.acknowledge", f"Acknowledge {label}", f"{url}#do-now", "snooze escalate", ()
+        yield "silence.set", f"Silence {label}", silence, "mute", ()
+    for plan in Plan.objects.filter(state=Plan.State.PROPOSED).order_by("-pk")[:MAX_RECENT]:
+        yield "plan.approve", f"Approve plan {plan.pk}: {plan.title}", reverse("plan", args=[plan.pk]), "reject", None
     for name in tasks:
         yield "task.run", f"Run batch job {name}", f"{reverse('task', args=[name])}#run-title", "start task", ()
 

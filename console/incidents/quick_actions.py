@@ -26,7 +26,7 @@ from queues.pausing import CONSUMPTION, INTAKE
 from workers.alerts.lifecycle.models import Alert
 from workers.documents.hosts import parse_role
 from workers.documents.snapshot import Snapshot
-from workers.documents.states import SubjectFinding, SuggestedAction
+from workers.documents.states import SubjectFinding, SuggestedAction, build_action_key
 from workers.models import Loop
 
 MINUTES = 30  # the end that a form suggests
@@ -78,7 +78,7 @@ class QuickAction:
     @property
     def key(self) -> str:
         """Return its ID on a page."""
-        return "-".join([self.may, self.subject, self.value]).translate(str.maketrans("./@ ", "----"))
+        return build_action_key(self.may, self.subject, self.value)
 
     @property
     def fixes(self) -> bool:

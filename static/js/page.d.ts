@@ -302,6 +302,7 @@ interface DrawnLane {
   range: AxisRange;
   above: { row: Series; value: number }[];
   ends: LabelEnd[];
+  limits: LabelEnd[]; // those that a small chart names on their lines
   top: number; // px
   height: number;
 }

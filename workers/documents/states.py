@@ -23,6 +23,11 @@ class SuggestedAction(StoredDocument, frozen=True, kw_only=True):
     effect: Annotated[str, describe("What it changes, and what it can't change, in sentences.")] = ""
 
 
+def build_action_key(action: str, subject: str, value: str) -> str:
+    """Return the ID of an action's button on a page."""
+    return f"{action}-{subject}-{value}".translate(str.maketrans("./@ ", "----"))
+
+
 class SubjectFinding(StoredDocument, frozen=True, kw_only=True):
     """A problem of a subject, as the headline's list shows it."""
 

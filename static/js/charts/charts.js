@@ -6,7 +6,7 @@ import { banded, changeAt, changesOf, edgesOf, marked } from "./expected.js";
 import { breaches, coloursOf, isEntity, isLimit, pickEntities, rangeOf, readLane, withUnit } from "./lanes.js";
 import { BAR_LANE, NEAR_PIXELS, TRIANGLE_LANE, countActions, decisionAt, drawBar, drawMarks, listBars, loadMarks, triangles } from "./marks.js";
 import { AGAIN_MILLISECONDS, GAP_SECONDS, history } from "../values/history.js";
-import { BOTTOM, NARROW, TOP, brief, faded, frame, labels, marginFor, roundRange, scale, shortened, tokens } from "./plot.js";
+import { BOTTOM, NARROW, TOP, brief, faded, frame, labels, limitLabels, marginFor, roundRange, scale, shortened, tokens } from "./plot.js";
 import * as ranges from "./range.js";
 import { write } from "../values/bind.js";
 import { resolve, store, subscribe } from "../values/store.js";
@@ -15,6 +15,7 @@ const POINTS = 450;
 const LANE_HEIGHTS = [190, 110], LANE_GAP = 40, NARROW_GAP = 24, HEADING_LANE = 22;
 const TITLE_GAP = 10;
 const KEPT_SECONDS = 7200; // maximum range that live snapshots continue; a longer one is requested again
+const MAX_LABEL_SHARE = 0.36; // of the width of a small chart
 const BREACH_OPACITY = 0.13, AREA_OPACITY = 0.2, STACK_OPACITY = 0.6;
 const CONFIG = { displaylogo: false, displayModeBar: false, responsive: false, doubleClick: false };
 
@@ -44,6 +45,14 @@ class Chart {
   area = null;
   /** @type {DrawnLane[]} */
   drawn = [];
+  /** @type {Lane[]} */
+  lanes = [];
+  /** @type {Series[]} the measured ones of all lanes */
+  series = [];
+  /** @type {string[]} */
+  paths = [];
+  /** @type {Map<string, Numbers>} */
+  columns = new Map();
 
   /** @param {HTMLElement} figure */
   constructor(figure) {
@@ -51,19 +60,13 @@ class Chart {
     this.plot = figure.querySelector(".plot");
     this.over = Object.assign(document.createElement("div"), { className: "chart-over" });
     this.plot.after(this.over);
-    this.lanes = [...figure.querySelectorAll("[data-lane]")].map(readLane);
-    this.series = this.lanes.flatMap((lane) => lane.series).filter((series) => series.constant === null);
-    this.paths = this.series.flatMap((series) => [series.path, ...edgesOf(series)]);
+    this.read();
     // A figure with an end doesn't move. A figure with its own length follows the address only to a zoom.
     const end = figure.dataset.end ? Number(figure.dataset.end) : null;
     this.own = figure.dataset.minutes ? { seconds: Number(figure.dataset.minutes) * 60, until: end } : null;
     this.ranged();
     this.question = 0; // number of the newest request; answers to older ones are dropped
     this.failed = false;
-    /** @type {Map<string, Numbers>} */
-    this.columns = new Map(this.paths.map((path) => [path, []]));
-    /** @type {Map<Lane, { named: Series[], others: Series[] }>} */
-    this.picked = new Map();
     this.acted = watch();
     this.seen = this.held = false; // held: a pointer is down, which may drag a zoom
     figure.addEventListener("pointerdown", () => { this.held = true; });
@@ -72,6 +75,16 @@ class Chart {
     new ResizeObserver(() => this.draw()).observe(figure);
     follow(this);
     this.load();
+  }
+
+  /** Read the lanes that the page declares. Values that are known already are kept. */
+  read() {
+    this.lanes = [...this.figure.querySelectorAll("[data-lane]")].map(readLane);
+    this.series = this.lanes.flatMap((lane) => lane.series).filter((series) => series.constant === null);
+    this.paths = this.series.flatMap((series) => [series.path, ...edgesOf(series)]);
+    this.columns = new Map(this.paths.map((path) => [path, this.columns.get(path) ?? this.time.map(() => null)]));
+    /** @type {Map<Lane, { named: Series[], others: Series[] }>} */
+    this.picked = new Map();
   }
 
   /** Set the range from the address, unless the figure declares its own. */
@@ -203,21 +216,22 @@ class Chart {
 
   compose() {
     const colours = tokens(), width = this.plot.clientWidth, narrow = width < NARROW;
-    const extra = narrow ? NARROW_GAP : 0; // the titles have the labels of the lines, too
     const until = this.until ?? this.time.at(-1) ?? Date.now() / 1000, bars = listBars(until), signs = this.shownSigns();
+    this.drawn = this.lanes.map((lane) => this.prepare(lane, colours, narrow));
+    const labelled = marginFor([...this.drawn.flatMap(({ ends }) => ends), { label: countActions(signs?.decisions ?? []), value: "" }]);
+    const titled = narrow && labelled > width * MAX_LABEL_SHARE, extra = titled ? NARROW_GAP : 0; // the titles have the labels of the lines, too
     // The first lane's title is below the bars, or in the margin if there are none.
     const above = bars.length ? BAR_LANE * bars.length + HEADING_LANE + extra : 0, decided = signs ? TRIANGLE_LANE : 0;
-    this.drawn = this.lanes.map((lane) => this.prepare(lane, colours));
     const plotted = this.drawn.reduce((total, _, index) => total + laneHeight(index) + (index ? LANE_GAP + extra : 0), above + decided);
-    const right = narrow ? 12 : marginFor([...this.drawn.flatMap(({ ends }) => ends), { label: countActions(signs?.decisions ?? []), value: "" }]);
+    const right = titled ? 12 : labelled;
     const layout = frame(colours, plotted + TOP + extra + BOTTOM, narrow, right), plotWidth = width - layout.margin.l - right;
     const [from, to] = [until - this.seconds, until].map((at) => at * 1000);
     Object.assign(layout, { hovermode: false });
     layout.margin.t = TOP + extra;
     Object.assign(layout.xaxis, { range: [new Date(from), new Date(to)], tickformatstops: ranges.TICK_FORMATS });
     this.area = { from, to, left: layout.margin.l, width: plotWidth, top: TOP + extra, height: plotted, decisions: decided };
-    const data = this.composeLanes(layout, colours, { narrow, plotted, above, plotWidth, extra });
-    if (signs && !narrow) layout.annotations.push({ text: countActions(signs.decisions), x: 1, xref: "paper", xshift: 6, y: TRIANGLE_LANE / plotted / 2, yref: "paper", xanchor: "left", yanchor: "middle", showarrow: false });
+    const data = this.composeLanes(layout, colours, { titled, plotted, above, plotWidth, extra });
+    if (signs && !titled) layout.annotations.push({ text: countActions(signs.decisions), x: 1, xref: "paper", xshift: 6, y: TRIANGLE_LANE / plotted / 2, yref: "paper", xanchor: "left", yanchor: "middle", showarrow: false });
     if (signs) data.push(...triangles(signs, colours, layout, TRIANGLE_LANE / plotted));
     drawMarks(this.marks, { from, to, width: plotWidth, top: 1 - above / plotted }, colours, layout);
     bars.forEach((bar, row) => drawBar(bar, row, colours, layout, { height: plotted, width: plotWidth }));
@@ -230,8 +244,8 @@ class Chart {
 
   /** Compose all lanes from the top to the bottom, with their titles.
    * @param {PlotLayout} layout @param {Colours} colours
-   * @param {{ narrow: boolean, plotted: number, above: number, plotWidth: number, extra: number }} size @returns {object[]} */
-  composeLanes(layout, colours, { narrow, plotted, above, plotWidth, extra }) {
+   * @param {{ titled: boolean, plotted: number, above: number, plotWidth: number, extra: number }} size @returns {object[]} */
+  composeLanes(layout, colours, { titled, plotted, above, plotWidth, extra }) {
     let top = plotted - above;
     /** @type {HTMLElement[]} */
     const titles = [];
@@ -241,8 +255,9 @@ class Chart {
       const place = scale(colours, [Math.max(0, (top - height) / plotted), Math.min(1, top / plotted)], range);
       layout[axis.replace("y", "yaxis")] = { ...place, showticklabels: this.known(lane.series) };
       const bands = banded(lane, axis, this, colours), faint = this.before && !lane.stacked ? this.faint(lane, axis, colours) : [];
-      titles.push(this.title(drawn, bands.length > 0, narrow));
-      if (!narrow) labels(drawn.ends, axis, layout, range, height);
+      titles.push(this.title(drawn, bands.length > 0, titled));
+      if (!titled) labels(drawn.ends, axis, layout, range, height);
+      limitLabels(drawn.limits, axis, layout, range, height);
       const shape = { axis, factor: lane.factor, highest: range.high, lowest: range.low, width: plotWidth };
       top -= height + LANE_GAP + extra;
       return [...bands, ...faint, ...this.traces(drawn, axis, colours), ...marked(changesOf(lane, store.snapshot), shape, colours, layout)];
@@ -253,8 +268,8 @@ class Chart {
   }
 
   /** Choose what a lane draws: its series with their colors and last values, its limits, and its axis.
-   * @param {Lane} lane @param {Colours} colours @returns {DrawnLane} */
-  prepare(lane, colours) {
+   * @param {Lane} lane @param {Colours} colours @param {boolean} narrow @returns {DrawnLane} */
+  prepare(lane, colours, narrow) {
     const picked = this.picked.get(lane) ?? pickEntities(lane, (path) => this.values(path));
     if (this.time.length) this.picked.set(lane, picked);
     const named = new Set(picked.named), candidates = lane.series.filter((row) => !isEntity(row) || named.has(row));
@@ -262,12 +277,14 @@ class Chart {
     const { low, high, above } = rangeOf(lane, this.visible(lane), limits);
     const range = lane.highest ? { low: 0, high: lane.highest, step: lane.highest / 4 } : roundRange(low, high, lane.whole ? 1 : 0), far = new Set(above.map(({ row }) => row));
     const series = candidates.filter((row) => !far.has(row)), colour = coloursOf(series, colours);
-    const ends = series.flatMap((row) => {
+    const all = series.flatMap((row) => {
       const value = this.last(row), at = (value ?? 0) * lane.factor;
       return value === null ? [] : [{ label: row.label, value: isLimit(row) ? withUnit(at, lane.unit) : brief(at), at, colour: colour.get(row) ?? colours.muted, strong: !isLimit(row) }];
     });
+    // A small chart names its limits on their lines.
+    const [ends, within] = narrow ? [all.filter(({ strong }) => strong), all.filter(({ strong }) => !strong)] : [all, []];
     if (picked.others.length && !lane.stacked) ends.push({ label: `${picked.others.length} others`, value: "", at: range.low, colour: colours.muted, strong: false });
-    return { lane, series, others: picked.others, colour, range, above, ends: lane.stacked ? middles(ends) : ends, top: 0, height: 0 };
+    return { lane, series, others: picked.others, colour, range, above, ends: lane.stacked ? middles(ends) : ends, limits: within, top: 0, height: 0 };
   }
 
   /** Return the last known value of a series, null if there is none.
@@ -293,14 +310,14 @@ class Chart {
     return first < 0 ? [] : this.time.slice(first).map((_, place) => columns.reduce((total, column) => total + (column[first + place] ?? 0), 0));
   }
 
-  /** Return the title of a lane: its name, unit, and what is not on the axis. A narrow chart has its labels there.
-   * @param {DrawnLane} drawn @param {boolean} isBanded @param {boolean} narrow */
-  title({ lane, above, ends, top }, isBanded, narrow) {
+  /** Return the title of a lane: its name, unit, and what is not on the axis. A chart without room for labels has them there.
+   * @param {DrawnLane} drawn @param {boolean} isBanded @param {boolean} titled */
+  title({ lane, above, ends, top }, isBanded, titled) {
     const made = (/** @type {string} */ text, className = "") => Object.assign(document.createElement("span"), { textContent: text, className });
     const title = made("", "lane-title"), name = Object.assign(document.createElement("b"), { textContent: lane.title });
     title.append(name, ...lane.unit ? [" ", made(lane.unit)] : []);
     const notes = [...isBanded ? ["shaded: expected range"] : [], ...this.before ? [`faint: ${this.before.words}`] : [], ...above.map(({ row, value }) => `${row.label} ${withUnit(value, lane.unit)}, above range`)];
-    if (narrow) {
+    if (titled) {
       for (const { label, value, colour } of ends) {
         const key = made(`${shortened(label)} ${value}`, "lane-key");
         key.style.color = colour;
@@ -442,6 +459,11 @@ function start() {
     figure.setAttribute("aria-label", figure.dataset.chart ?? "");
     charts.add(new Chart(figure));
   });
+  document.addEventListener("weir:part", ({ detail }) => charts.forEach((chart) => {
+    if (!chart.figure.contains(detail)) return;
+    chart.read();
+    chart.load();
+  }));
   subscribe((snapshot) => charts.forEach((chart) => chart.add(snapshot)));
   document.addEventListener("weir:theme", () => charts.forEach((chart) => chart.draw()));
 }

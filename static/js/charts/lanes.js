@@ -12,7 +12,7 @@ const entityColours = new Map();
 /** @param {HTMLElement} element @returns {Lane} */
 export function readLane(element) {
   const { dataset } = element, whole = dataset.lane ?? "", cut = whole.lastIndexOf(", ");
-  const series = [...element.querySelectorAll("[data-series]")].map(({ dataset: of }) => ({
+  const series = [...element.querySelectorAll("[data-series], [data-value]")].map(({ dataset: of }) => ({
     path: of.series ?? "", label: of.label ?? "", kind: of.kind ?? "", constant: of.value === undefined ? null : Number(of.value), breach: of.breach ?? "",
   }));
   return {

@@ -84,13 +84,23 @@ export function heading(colours, text, y, narrow) {
 /** Return a number with the digits that a chart needs.
  * @param {number} value */
 export function brief(value) {
-  const digits = Number.isInteger(value) || Math.abs(value) >= 100 ? "integer" : Math.abs(value) < 10 ? "fraction" : "rate";
-  return formatted(value, digits);
+  const size = Math.abs(value);
+  if (size < 1) return formatted(Number(value.toPrecision(2)));
+  return formatted(value, Number.isInteger(value) || size >= 100 ? "integer" : "rate");
 }
 
 /** Shorten a long name. The tooltip has the whole name.
  * @param {string} label */
 export const shortened = (label) => (label.length > MAX_LABEL ? `${label.slice(0, MAX_LABEL - 1)}…` : label);
+
+/** Name the limits on their lines at the left end, where a small chart has room.
+ * @param {LabelEnd[]} limits @param {string} axis @param {PlotLayout} layout @param {AxisRange} range @param {number} height */
+export function limitLabels(limits, axis, layout, { low, high }, height) {
+  for (const { label, value, at, colour } of limits) {
+    const isBelow = (high - at) / (high - low) * height < LABEL_HEIGHT;
+    layout.annotations.push({ text: `${plain(label)} ${value}`, x: 0, xref: "paper", xshift: 4, y: at, yref: axis, xanchor: "left", yanchor: isBelow ? "top" : "bottom", showarrow: false, font: { size: 12, color: colour } });
+  }
+}
 
 /** Return the width of the right margin that the labels need.
  * @param {{ label: string, value: string }[]} ends */

@@ -5,6 +5,8 @@ import { kept } from "./past.js";
 import { openPalette } from "./search.js";
 
 export function start() {
+  unfold();
+  addEventListener("hashchange", unfold);
   const help = document.getElementById("keys");
   document.addEventListener("click", (event) => {
     for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
@@ -25,6 +27,14 @@ export function start() {
     event.preventDefault();
     act();
   });
+}
+
+/** Open the form that the address names, such as an action of an incident. */
+function unfold() {
+  const named = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!(named instanceof HTMLDetailsElement)) return;
+  named.open = true;
+  named.scrollIntoView({ block: "nearest" });
 }
 
 function acknowledge() {

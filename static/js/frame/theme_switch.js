@@ -2,7 +2,6 @@
 // the system's theme, and comfortable rows.
 
 export function start() {
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", tell);
   for (const group of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-appearance]"))) {
     const name = group.dataset.appearance ?? "";
     press(group, document.documentElement.dataset[name] ?? "");

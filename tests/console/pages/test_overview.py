@@ -119,5 +119,7 @@ def test_equal_decisions_are_a_count_and_loops_on_hold_flood_nothing(loop):
     LedgerEntry.objects.create(loop=loop, mode="auto", action={"start": 9}, verdict="harmful",
                                **(common | {"at": now - timedelta(hours=2)}))  # fmt: skip
     rows = {law.law: (law.acted, law.advised, law.effects) for law in summarize_activity(now).laws}
+    words = {law.law: law.words for law in summarize_activity(now).laws}
+    assert words == {"worker_rate": "started 36 workers", "concurrency": "proposed 1 change"}
     assert rows == {"worker_rate": (36, 0, {"effective": 36}), "concurrency": (0, 1, {})}
     assert summarize_activity(now).idle_loops == 1

@@ -1,6 +1,7 @@
 """The palette: pages, subjects, plans, alerts and actions by name, as far as one may."""
 
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 import pytest
 from django.urls import resolve
@@ -75,6 +76,11 @@ def test_who_is_limited_to_some_queues_is_offered_what_is_about_them():
     assert "Audit" in pages and not {"Processes", "People and access"} & pages
 
 
+def test_a_job_on_a_typed_subject_is_an_entry_of_its_own():
+    for text in ("pause orders", "override orders n1", "hold orders n1", "retry orders", "cap orders", "drain n1"):
+        assert found(text)[0][0] == "action", text
+
+
 def test_an_action_is_there_for_who_may_do_it():
     assert not [label for kind, label in found("hold", "viewer") if kind == "action"]
     assert found("restart a process") == [] and found("restart a process", "administrator")
@@ -106,16 +112,17 @@ def test_what_the_open_incident_suggests_comes_first_and_leads_to_it():
                "actions": [action], "incident": 18}  # fmt: skip
     health = {"state": "TOOBUSY", "sentence": "It holds all slots.", "findings": [finding]}
     seen = snapshot_of({"health": health})
+    url = "/alerts/18/#action-queue-pause-queue-orders-"  # the page opens the form
     for text in ("", "orders", "pause"):
         first = palette.search(Actor("ada", "operator"), seen, text).entries[0]
-        assert (first.group, first.label, first.url) == ("Suggested: incident 18", action["words"], "/alerts/18/")
+        assert (first.group, first.label, first.url) == ("Suggested: incident 18", action["words"], url)
         assert first.about == "Frees both slots in 36 s"
     assert palette.search(Actor("eve", "viewer"), seen, "").entries[0].group != "Suggested: incident 18"
 
 
 def test_every_entry_leads_to_an_address_of_the_console():
     for entry in palette.list_entries(Actor("ada", "administrator"), SNAPSHOT):
-        assert resolve(entry.url.partition("#")[0]), entry
+        assert resolve(urlsplit(entry.url).path), entry
         assert entry.kind in palette.KINDS
 
 

@@ -17,6 +17,7 @@ from workers.control.parts.kind import (
     PlantInventory,
     PromisedResponse,
     Targets,
+    describe_shares,
 )
 from workers.documents.pipeline import ReplicaStatus
 from workers.documents.snapshot import Snapshot
@@ -134,6 +135,8 @@ KIND = LoopKind(
         ),
         title="load balancing",
         is_news=False,
+        brief=describe_shares,
+        changes="shares",
     ),
     tuning=LoopTuning(
         promise=PromisedResponse("Correction of a persistent response-time difference, as a share", predict_balance),

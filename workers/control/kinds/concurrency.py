@@ -339,6 +339,8 @@ KIND = LoopKind(
         ),
         activity=describe_probe,
         lasting="threads",
+        brief=lambda action: f"processes: {action['threads']}" if "threads" in action else "",
+        changes="the processes",
         desired=lambda observation, action: {"threads": action.get("threads", observation["threads"])},
     ),
     # the price of one process of the pool for one hour

@@ -156,6 +156,8 @@ KIND = LoopKind(
         setpoints=("setpoint",),
         lasting=ADMIT,
         is_news=False,
+        brief=lambda action: f"limit {action[ADMIT]:,.0f} events" if ADMIT in action else "",
+        changes="the limit",
     ),
     tuning=LoopTuning(
         promise=PromisedResponse("Free space after a setpoint change, as a share of the step", predict_flow),

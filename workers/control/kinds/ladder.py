@@ -308,6 +308,7 @@ KIND = LoopKind(
         amount=_level_of,
         past=_describe_action,
         brief=_describe_action,
+        changes="the level",
         engaged=_is_engaged,
     ),
     tuning=LoopTuning(scenario="ladder", advice=AdviceMeasure("level", _list_advised_levels)),

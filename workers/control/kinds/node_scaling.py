@@ -74,5 +74,7 @@ KIND = LoopKind(
         setpoints=("busy",),
         amount=_nodes_gained,
         past=_describe_action,
+        brief=_describe_action,
+        changes="the nodes in use",
     ),
 )

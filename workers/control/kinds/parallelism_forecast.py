@@ -156,6 +156,7 @@ KIND = LoopKind(
         main=("cost_missed", "cost_task", "cost_change", "minimum"),
         desired=lambda observation, action: {"tasks": action.get("tasks", observation["current"])},
         brief=_format_tasks,
+        changes="tasks",
         past=lambda action: f"set {_format_tasks(action)}",
         title="forecast parallelism",
         about="lowest cost over the forecast",

@@ -22,6 +22,7 @@ from workers.control.parts.kind import (
     PlantInventory,
     Targets,
     compute_tasks_in_force,
+    describe_tasks,
 )
 from workers.control.parts.operators import (
     BOUND_SECONDS,
@@ -135,6 +136,8 @@ KIND = LoopKind(
         terms=("tasks_total", "path_seconds", "capacity_per_second", "by_hand", "blocked"),
         lasting="tasks_total",
         desired=compute_tasks_in_force,
+        brief=describe_tasks,
+        changes="tasks",
     ),
     tuning=LoopTuning(scenario="elasticity", advice=TASK_ADVICE),
 )

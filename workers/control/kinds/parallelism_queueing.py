@@ -18,6 +18,7 @@ from workers.control.parts.kind import (
     PlantInventory,
     Targets,
     compute_tasks_in_force,
+    describe_tasks,
 )
 from workers.control.parts.operators import (
     BOUND_SECONDS,
@@ -92,6 +93,8 @@ KIND = LoopKind(
         title="queueing parallelism",
         setpoints=("bound_seconds",),
         desired=compute_tasks_in_force,
+        brief=describe_tasks,
+        changes="tasks",
         about="minimum tasks within the latency bound at the current load",
     ),
     tuning=LoopTuning(scenario="elasticity", advice=TASK_ADVICE),

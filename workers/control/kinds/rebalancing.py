@@ -66,6 +66,7 @@ KIND = LoopKind(
         amount=_count_moved_points,
         past=_list_moved_queues,
         brief=_from_to,
+        changes="points",
     ),
     tuning=LoopTuning(scenario="queues"),
 )

@@ -249,6 +249,7 @@ KIND = LoopKind(
         amount=_find_max_shed_share,
         past=_describe_action,
         brief=_describe_action,
+        changes="shedding",
     ),
     tuning=LoopTuning(scenario="shedding"),
 )

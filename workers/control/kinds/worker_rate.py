@@ -311,6 +311,9 @@ DISPLAY = Display(
         "workers",
     ),
     past=_describe_action,
+    brief=lambda action: f"start {format_count(action['start'], 'worker')}" if "start" in action else "",
+    changes="workers",
+    summed=("start", "started", "worker"),
     desired=compute_desired,
     chart=build_chart,
 )
@@ -325,6 +328,7 @@ ELSEWHERE = replace(
     main=("method", "life_seconds", "target_utilisation", "maximum_rate", "max_wait_seconds"),
     lasting="running",
     brief=lambda action: format_count(action["start"], "worker") if "start" in action else "",
+    summed=None,
     past=lambda action: f"set {format_count(action.get('start', 0), 'worker')}",
 )
 

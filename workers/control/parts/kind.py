@@ -36,6 +36,7 @@ REST_SECONDS = 20.0
 
 MEBIBYTES = 2.0**-20  # scale of a chart lane whose measured values are bytes
 NOUNS = {"shares": "replica", "tasks": "operator"}  # an action's value by name → what its items belong to
+MAX_NAMED = 3  # parts of an action that a row names
 Document = Mapping[str, Any]
 Floats = npt.NDArray[np.float64]
 Seconds = npt.NDArray[np.bool_]
@@ -112,6 +113,23 @@ def compute_tasks_in_force(observation: Document, action: Document) -> dict[str,
     """Return the tasks of each operator after the action; operators that it does not change keep theirs."""
     now = {name: row["tasks"] for name, row in observation.get("operators", {}).items()}
     return {**now, **action.get("tasks", {})}
+
+
+def describe_tasks(action: Document) -> str:
+    """Return the tasks of each operator, without the name of its application: "tasks: score 2, match 3"."""
+    rows = [f"{name.rpartition('/')[2]} {tasks}" for name, tasks in action.get("tasks", {}).items()]
+    return f"tasks: {_list_first(rows)}" if rows else ""
+
+
+def describe_shares(action: Document) -> str:
+    """Return the share of each replica in percent."""
+    rows = [f"{name} {100 * share:.1f} %" for name, share in action.get("shares", {}).items()]
+    return f"shares: {_list_first(rows)}" if rows else ""
+
+
+def _list_first(rows: Sequence[str]) -> str:
+    more = len(rows) - MAX_NAMED
+    return ", ".join(rows[:MAX_NAMED]) + (f", and {more} more" if more > 0 else "")
 
 
 def _compute_amount(value: object) -> float:
@@ -212,6 +230,8 @@ class Display:
     amount: the size of an action as one number.
     desired: from an entry's observation and action ({} for none), the desired values as numbers.
     past: an action in the past tense. brief: an action in a few words; "" shows its values instead.
+    changes: what its actions change, for a count of them: "changed the limit 6 times". summed: the number of an action
+    that is added up instead, with its verb and noun.
     title: the law's name in a sentence; "": its name, in words. joint: separator of the parts of a target.
     about: what the law does, in a few words, in contrast to others that set the same.
     of_each: the things that have one loop each.
@@ -236,6 +256,8 @@ class Display:
     desired: Callable[[Document, Document], Mapping[str, float]] = compute_amounts
     past: Callable[[Document], str] = were_set
     brief: Callable[[Document], str] = lambda action: ""
+    changes: str = "a value"
+    summed: tuple[str, str, str] | None = None
     about: str = ""
     of_each: str = ""
     purpose: str = ""
