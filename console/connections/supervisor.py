@@ -164,7 +164,7 @@ def take_down(name: str) -> None:
         with suppress(Fault):  # it is being restarted just now
             _ask("stopProcess", f"{group}:{name}", False)
         time.sleep(TRY_SECONDS)
-    raise NoSupervisor(f"The supervisor keeps restarting {name}; it can't be kept down.")
+    raise NoSupervisor(f"The supervisor keeps restarting {name}, so the process can't be kept down.")
 
 
 def start(name: str) -> None:

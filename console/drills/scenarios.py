@@ -128,7 +128,8 @@ SCENARIOS: Mapping[str, DrillScenario] = {
             faults=(DrillFault("burst", 60.0),),
             right=((PAUSE_INTAKE, DrillResponse("alert.acknowledge"), DrillResponse("override.set", "{queue}")),),
             harmful=(OTHER_CONSUMPTION, DrillResponse("loop.mode", "{queue}", "hold")),
-            lesson="Look at the backlog first: while it falls, the loops handle the burst, and you only acknowledge.",
+            lesson="Look at the backlog first. While it falls, the loops handle the burst, and you only need to "
+            "acknowledge the incident.",
         ),
         DrillScenario(
             name="slow-handler",
@@ -137,8 +138,8 @@ SCENARIOS: Mapping[str, DrillScenario] = {
             level="Basic",
             minutes=5,
             icon="clock",
-            briefing="The handler of {queue} slows down. It holds the worker slots, and other queues wait. Protect the "
-            "other queues.",
+            briefing="The handler of {queue} slows down. The queue holds the worker slots, and other queues wait. "
+            "Protect the other queues.",
             hints=(
                 "On the page Workers, see which queue holds the slots.",
                 "A third slot can't help: {queue} now needs more slots than the pool has.",

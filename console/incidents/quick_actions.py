@@ -397,7 +397,7 @@ def _suggest_pauses(queue: str, condition: str, snapshot: Snapshot) -> Iterator[
     """Suggest a pause: excess arrivals are stopped where they enter, wrong handling at the handler."""
     arrivals = snapshot.queues[queue].in_per_second
     if condition != "dead_letters" and arrivals != 0:
-        effect = f"Producers of {queue} must wait, so it receives no events. Its waiting events are processed."
+        effect = f"Producers of {queue} must wait, so the queue receives no events. Its waiting events are processed."
         yield _suggest("queue.pause", f"queue/{queue}", f"Pause intake of {queue}", effect, INTAKE)
     else:
         effect = f"Workers take no events of {queue}. Its events wait until the pause ends. No event is lost."

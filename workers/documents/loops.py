@@ -147,14 +147,14 @@ class OverrideStatus(OverrideFields, frozen=True, kw_only=True):
 class ManualChange(StoredDocument, frozen=True, kw_only=True):
     """A change that people have in force (`workers.snapshot.manual_changes`)."""
 
-    key: Annotated[str, describe("Identifies the change, to end it; empty: of an earlier version.")] = ""
+    key: Annotated[str, describe("The key that ends the change; empty: a change of an earlier version.")] = ""
     kind: Annotated[str, describe("Such as override, hold, pause, drain, cap, tasks, or silence.")]
     of: Annotated[str, describe('The changed subject, "kind/name".')]
     title: Annotated[str, describe("The changed subject in words.")] = ""
     was: Annotated[str, describe("The value before, in words.")] = ""
     value: Annotated[str, describe("The value in force, in words.")] = ""
-    effect: Annotated[str, describe("What the change causes now.")] = ""
-    warning: Annotated[str, describe("What ending it now would cause; empty: no harm is known.")] = ""
+    effect: Annotated[str, describe("The current effect of the change.")] = ""
+    warning: Annotated[str, describe("The harm if the change ended now; empty: no harm is known.")] = ""
     owner: Annotated[str, describe("Empty: only the audit log knows.")] = ""
     reason: str = ""
     since: Annotated[Instant | None, describe("null: unknown.")] = None

@@ -27,9 +27,9 @@ class ProcessEvent(StoredDocument, frozen=True, kw_only=True):
 
     name: str
     kind: Annotated[str, describe(values=("restarted", "suspended"))]
-    at: Annotated[Instant, describe("When it ran again, or when it was first seen suspended.")]
-    how: Annotated[str, describe("How its previous run ended, such as SIGKILL.")] = ""
-    down_seconds: Annotated[float | None, describe("For how long it was gone, s.")] = None
+    at: Annotated[Instant, describe("When the process ran again, or was first seen suspended.")]
+    how: Annotated[str, describe("How the previous run ended, such as SIGKILL.")] = ""
+    down_seconds: Annotated[float | None, describe("For how long the process was gone, s.")] = None
 
 
 Parts = Mapping[str, PartStatus]

@@ -68,8 +68,10 @@ class SlotHolder(StoredDocument, frozen=True, kw_only=True):
 
     queue: str
     crowded: Annotated[dict[str, str], describe("For each waiting queue, the queue that it waits for.")] = {}
-    holds_all: Annotated[bool, describe("Whether it holds nearly all slots, and not only most of them.")] = True
-    active: Annotated[bool, describe("Whether it holds them now; otherwise, the others still catch up.")] = True
+    holds_all: Annotated[bool, describe("Whether the queue holds nearly all slots, and not only most of them.")] = True
+    active: Annotated[
+        bool, describe("Whether the queue holds the slots now; if not, the other queues still catch up.")
+    ] = True
 
 
 class QueueStatus(StoredDocument, frozen=True, kw_only=True):
@@ -103,7 +105,7 @@ class QueueStatus(StoredDocument, frozen=True, kw_only=True):
         Seconds | None, describe("Processing time of one event by one worker, s.", recorded=True)
     ] = None
     usual_service_seconds: Annotated[
-        Seconds | None, describe("Usual processing time of one event, before the present one if it became longer, s.")
+        Seconds | None, describe("Usual processing time of one event, s; after a slowdown, the time before it.")
     ] = None
     usual_in_per_second: Annotated[PerSecond | None, describe("Usual arrivals per second, without bursts.")] = None
     burst_at: Annotated[Instant | None, describe("When more than twice the usual events last arrived.")] = None

@@ -59,7 +59,7 @@ class SubjectState(StoredDocument, frozen=True, kw_only=True, gc=False):
     also: Annotated[list[SubjectFinding], describe("Other problems.")] = []
     step: Annotated[str, describe("The recommended first step.")] = ""
     late: Annotated[bool, describe("Whether a queue's events take longer than a rule permits.")] = False
-    impact: Annotated[str, describe("Who is affected if it is a cause, with numbers and limits.")] = ""
+    impact: Annotated[str, describe("Who is affected if the subject is a cause, with numbers and limits.")] = ""
     affected: Annotated[list[str], describe('Subjects that it explains as their cause ("kind/name").')] = []
     actions: Annotated[list[SuggestedAction], describe("Actions against this cause, the best first.")] = []
     # Lists and sentences name that one instead.

@@ -71,7 +71,7 @@ DECLARED = (
     Parameter(
         "plant.production",
         "0 or 1",
-        "1: this plant is in production, and drills are refused. 0: drills may break it for practice.",
+        "1: this plant is in production, and drills are refused. 0: drills can break the plant for practice.",
         0,
         0,
         1,

@@ -17,7 +17,7 @@ STEP_SECONDS = 1.0
 
 
 class Command(OneLineCommand):
-    help = "Run the drills that are due on the plant of ./run, and end those that were interrupted."
+    help = "Run the drills that are due on the plant of ./run, and end interrupted drills."
     requires_system_checks = []  # as for `JsonCommand`
 
     def handle(self, *arguments: object, **options: object) -> None:

@@ -408,7 +408,7 @@ def override_ending(evidence: Evidence, window_seconds: float) -> Iterator[Readi
 
 
 @register_condition(
-    "Time for which a manual change without an end is past its reminder.",
+    "Time since a manual change without an end passed its reminder.",
     unit="h",
     label="manual_change",
     rule=ShippedRule("manual-change-open", "{what} is still changed manually", 0, 0, keep_seconds=0, severity="notice"),

@@ -110,7 +110,7 @@ def describe_situation(alert: Alert) -> AlertSituation:
         return AlertSituation(f"Suppressed: {alert.explanation}")
     steps = find_steps(alert)
     if not steps:
-        return AlertSituation("Not acknowledged; it notifies nobody.")
+        return AlertSituation("Not acknowledged. The alert notifies nobody.")
     if alert.next_step >= len(steps):
         return AlertSituation(f"Not acknowledged; all escalation steps are done. {_list_notified(alert)}")
     names = " and ".join(steps[alert.next_step]["receivers"])
