@@ -62,7 +62,7 @@ def _find_lost_nodes(scene: Scene) -> Iterator[Cause]:
     """Find silent nodes: what waits there is not handled, and their loops have no measurement."""
     snapshot = scene.snapshot
     for name, node in snapshot.nodes.items():
-        if not scene.is_critical(f"node/{name}") or node.state not in (OFFLINE, None):
+        if not scene.is_critical(f"node/{name}") or node.state not in (OFFLINE, None) or node.unreadable is not None:
             continue
         suspended = find_suspended(snapshot, f"agent-{name}", name)
         age = format_since(node.age_seconds)

@@ -171,9 +171,7 @@ def loop_page(request: HttpRequest, loop_id: int) -> HttpResponse:
     page = LoopPage(
         loop=describe(shown_loop, held, now),
         lanes=display.lanes,
-        chart=display.chart(shown_loop.target, effective)
-        if display.chart
-        else display.lanes.build_chart(shown_loop.name),
+        chart=display.build_chart(shown_loop, effective),
         condition=build_condition(
             shown_loop,
             law,

@@ -47,6 +47,7 @@ SINGLE_PAGES = (
 # Walked where their things are: by the tests of these pages.
 WALKED_ELSEWHERE = {
     "dead-letters/<str:queue>/<str:node>/<str:dead_id>/",
+    "overrides/",  # leads to Manual changes
     "pipeline/<str:name>/operators/<str:operator>/",
     "proposals/<int:proposal_id>/",
     "shared/<str:signed>/",  # below, without a login

@@ -132,7 +132,7 @@ def test_an_export_is_written_as_it_comes(loop, monkeypatch):
     for number in range(3):
         loop.entries.create(mode="auto", parameters={}, reason=f"tick {number}")
     output = io.StringIO()
-    call_command("weir", "ledger", "export", "--format", "csv", "--text", "tick", stdout=output)
+    call_command("weir", "ledger", "export", "--format", "csv", "--text", "tick", "--ticks", "all", stdout=output)
     assert len(output.getvalue().strip().splitlines()) == 4
 
 

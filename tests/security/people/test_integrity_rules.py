@@ -27,6 +27,7 @@ BROAD = {"label": "severity", "is": "=", "value": "critical"}
 def shipped(db):
     """The rules that a plant starts with."""
     Receiver.objects.get_or_create(name="consoles", defaults={"channel": "console", "settings": {}})
+    Receiver.objects.update(severities=["critical", "warning"])
     for name in ("audit-altered", "audit-unchecked", "node-lost"):
         if not AlertRule.objects.filter(name=name).exists():
             rules.define(name, FIRST_RULES[name], timezone.now())

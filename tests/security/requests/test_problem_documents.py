@@ -93,7 +93,7 @@ def test_a_failure_has_its_id_and_nothing_of_its_cause(address, browsers, monkey
     def fail(*_, **__):
         raise RuntimeError(CAUSE)
 
-    for place in ("console.api.routes.control.describe_loops", "console.pages.loops.loops.describe_loops"):
+    for place in ("console.api.routes.control.describe_loops", "console.pages.loops.loop_list.describe_loops"):
         monkeypatch.setattr(place, fail)
     monkeypatch.setattr("console.api.routes.plant_control.load_current_topology", fail)
     browser = browsers["viewer"]

@@ -249,7 +249,7 @@ def _describe_action(action: Mapping[str, Any]) -> str:
 
 def build_chart(target: Mapping[str, str], parameters: Mapping[str, Any]) -> list[ChartLane]:
     """Return what limits the loop: the wait of the oldest event, or the queue length of the thesis method."""
-    container = f"queues.{target['queue']}.containers.{target['node']}"
+    container = f"queues.{target['queue']}" + (f".containers.{target['node']}" if "node" in target else "")
     if parameters["method"] == "thesis":
         waiting = ChartSeries(f"{container}.waiting_events", "measured")
         limit = ChartSeries("limit", "limit", "limit", parameters["upper_limit"], "above")
