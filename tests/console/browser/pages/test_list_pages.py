@@ -62,19 +62,23 @@ def test_columns_are_hidden_by_choice_and_the_address_keeps_it(open_page, observ
     expect(head).to_be_hidden()
 
 
-def test_a_row_is_a_card_on_a_phone_with_the_title_of_each_value_and_its_reason(open_page, observer):
-    page = open_page("/loops/", viewport=PHONE)
+def test_a_loop_on_a_phone_keeps_its_reason(open_page, observer):
+    page = open_page("/loops/?by=flat", viewport=PHONE)
     live(page, observer)
-    row = page.locator("#loops-table tbody tr", has_text="Worker rate of alert on n1")
-    reason = row.get_by_text("12 events wait.")
+    reason = page.locator("#loops-table tbody tr", has_text="Worker rate of alert on n1").get_by_text("12 events wait.")
     expect(reason).to_be_in_viewport()
     box = reason.bounding_box()
     assert box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"]
-    assert row.locator("td").first.get_attribute("data-label") == "Mode"
+
+
+def test_a_row_is_a_card_on_a_phone_with_the_title_of_each_value(open_page, observer):
+    page = open_page("/queues/", viewport=PHONE)
+    live(page, observer)
+    assert page.locator("#queues-table tbody tr td").first.get_attribute("data-label")
     assert overhang(page) <= 0
     page.locator("summary", has_text="Columns").click()
-    page.get_by_label("Sort by").select_option("actuator")
-    page.wait_for_url("**sort=actuator**")
+    page.get_by_label("Sort by").select_option("dead")
+    page.wait_for_url("**sort=dead**")
 
 
 @pytest.mark.thorough
