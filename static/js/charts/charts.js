@@ -72,7 +72,8 @@ class Chart {
     figure.addEventListener("pointerdown", () => { this.held = true; });
     addEventListener("pointerup", () => { this.held = false; });
     new IntersectionObserver(([entry]) => { this.seen = entry.isIntersecting; if (this.seen) this.draw(); }).observe(figure);
-    new ResizeObserver(() => this.draw()).observe(figure);
+    // A chart out of sight follows its width, too: the page would stay wider than the screen.
+    new ResizeObserver(() => this.draw(this.listening)).observe(figure);
     follow(this);
     this.load();
   }
@@ -169,8 +170,8 @@ class Chart {
     this.draw();
   }
 
-  draw() {
-    if (!this.seen || this.held || document.hidden || !window.Plotly || !this.figure.offsetWidth) return;
+  draw(shown = this.seen) {
+    if (!(shown || this.seen) || this.held || document.hidden || !window.Plotly || !this.figure.offsetWidth) return;
     if (!this.known()) return this.say(this.why());
     this.plot.querySelector(".nothing")?.remove();
     const { data, layout } = this.compose();

@@ -21,8 +21,9 @@ Snapshot = dict[str, Any]
 OVERHANG = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 SETTLED_SECONDS = 60.0
 WIDTHS = (390, 768, 1024, 1280, 1440, 1920)
-# Texts that their box cuts off, and pairs of texts on each other. Texts for screen readers alone, and those that a list
-# scrolls to, are left out; a bar that stays in place is compared with itself only.
+# Texts that their box cuts off, and pairs of texts on each other. Texts for screen readers alone, those that a list
+# scrolls to, and those that end with "…" and are whole in a tooltip are left out; a bar that stays in place is compared
+# with itself only.
 UNREADABLE = """() => {
   const texts = [], found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   const common = (one, other) => ({
@@ -48,7 +49,8 @@ UNREADABLE = """() => {
       seen = common(seen, frame);
     }
     if (hidden) continue;
-    if (isCut) found.push(`cut: ${text}`);
+    const isWhole = getComputedStyle(holder).textOverflow === "ellipsis" && holder.closest("[title]");
+    if (isCut && !isWhole) found.push(`cut: ${text}`);
     for (const line of range.getClientRects()) {
       const part = common(seen, line);
       if (part.right - part.left > 1 && part.bottom - part.top > 1) texts.push([text, part, layer, holder]);

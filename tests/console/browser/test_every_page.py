@@ -135,7 +135,10 @@ def used_by_everybody(page, path, *visits):
         assert wider <= 0, f"{path} is {wider} px wider than a screen of {viewport['width']} px"
 
 
-SETTLED_PAGES = ("/loops/",)
+MAIN_PAGES = (
+    *(reverse(name) for name, *_ in on_rail()), "/loops/1/", "/settings/plant/", "/settings/users/", "/plants/",
+    "/welcome/", "/queues/alert/", "/alerts/{alert}/",
+)  # fmt: skip
 
 
 def in_trouble(snapshot):
@@ -159,16 +162,30 @@ def in_trouble(snapshot):
     snapshot["totals"] |= {"latency_p95_seconds": 115.0, "backlog_seconds": 1_114.0, "backlog_events": 3_000_000}
 
 
-@pytest.mark.parametrize("path", SETTLED_PAGES)
-@pytest.mark.parametrize("trouble", [lambda snapshot: None, in_trouble], ids=["calm", "trouble"])
-def test_no_text_is_cut_or_lies_on_another_at_any_width(path, trouble, open_page, observer):
-    page = open_page(path)
+def readable_at_any_width(page, path, observer, change):
+    page.set_viewport_size(DESKTOP)
+    page.emulate_media(reduced_motion="reduce")
+    page.goto(path)
     live(page, observer)
-    observer.publish(evaluated=trouble)
+    observer.publish(evaluated=change)
     for width, scheme in zip(WIDTHS, itertools.cycle(("light", "dark")), strict=False):
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
         assert (overhang(page), unreadable(page)) == (0, []), (path, width)
+
+
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize("path", MAIN_PAGES)
+def test_no_text_is_cut_or_lies_on_another_in_trouble(path, walk, observer, things):
+    """At six widths, with the themes in turn."""
+    readable_at_any_width(walk, path.format(**things), observer, in_trouble)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [*MAIN_PAGES, *SINGLE_PAGES])
+def test_so_is_a_calm_plant_and_each_single_thing(path, walk, observer, things, declared):
+    observer.publish(with_objective)
+    readable_at_any_width(walk, path.format(**things), observer, lambda snapshot: None)
 
 
 @pytest.mark.thorough
