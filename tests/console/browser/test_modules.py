@@ -143,3 +143,22 @@ def test_the_time_beyond_a_limit_is_outlined_from_the_crossing_on(open_page, obs
       return [above.x, above.y, breaches([1, 2], [5, 5], [4, 4], "below").x];
     }"""
     assert open_page("/queues/alert/").evaluate(script) == [[1, 2, 3, 3, 2, 1, None], [4, 5, 6, 4, 4, 4, None], []]
+
+
+def test_a_limit_that_no_series_measures_is_drawn_and_entities_keep_their_colors(open_page, observer):
+    script = """async () => {
+      const { coloursOf, isLimit, readLane } = await import("/static/js/charts/lanes.js");
+      const { tokens } = await import("/static/js/charts/plot.js");
+      const lane = (names) => {
+        const element = Object.assign(document.createElement("data"), { innerHTML: names.map((name) =>
+          `<data data-series="queues.${name}.wait_seconds" data-label="${name}" data-kind="entity"></data>`).join("")
+          + '<data data-value="30" data-label="limit" data-kind="limit"></data>' });
+        element.dataset.lane = "Oldest event, s";
+        return readLane(element).series;
+      };
+      const first = lane(["x-1", "x-2"]), second = lane(["x-0", "x-1", "x-2"]), colours = tokens();
+      const before = coloursOf(first, colours), after = coloursOf(second, colours);
+      return [first.filter(isLimit).map(({ constant }) => constant), new Set(second.map((row) => after.get(row))).size,
+        before.get(first[0]) === after.get(second[1]), before.get(first[1]) === after.get(second[2])];
+    }"""
+    assert open_page("/").evaluate(script) == [[30], 4, True, True]
