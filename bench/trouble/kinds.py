@@ -70,8 +70,8 @@ def _both(*strikes: Strike) -> Strike:
     @contextmanager
     def strike(shop: Shop, chance: Random) -> Iterator[None]:
         with ExitStack() as stack:
-            for each in strikes:
-                stack.enter_context(each(shop, chance))
+            for strike_one in strikes:
+                stack.enter_context(strike_one(shop, chance))
             yield
 
     return strike

@@ -1,4 +1,4 @@
-"""What the screen showed while a trouble lasted, and the figures of it."""
+"""Readings of the screen during trouble, and the figures computed from them."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ HEADER = ("kind", "named s", "share", "changes", "incidents", "notified", "click
 
 @dataclass(frozen=True)
 class Reading:
-    """What the page showed. at: seconds since the trouble began."""
+    """Texts of the page at one time. at: seconds since the trouble began."""
 
     at: float
     headlines: list[str]

@@ -178,7 +178,7 @@ def _wait_for_end(shop: Shop, watch: AlertWatch) -> float | None:
 
 
 def _end_overrides(shop: Shop) -> None:
-    """What the actions have paused or held."""
+    """Pauses and holds that the actions have made."""
     shop.sign_in()
     for row in shop.answer("overrides")["overrides"]:
         with suppress(httpx.HTTPStatusError):

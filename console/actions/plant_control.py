@@ -194,7 +194,7 @@ def release(actor: Actor, plant: ElasticPlant, name: str, control: redis.Redis, 
 
 
 def end_hold(actor: Actor, plant: ElasticPlant, name: str, control: redis.Redis, reason: str) -> bool:
-    """Release the plant, whoever holds it; return False if nobody does. A controller may take it again."""
+    """End the hold on the plant, regardless of its holder; return False if there is none."""
     require_permission(actor, "plant.scale")
     with transaction.atomic():
         held = holding.find_holder(control, name)

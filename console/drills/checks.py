@@ -1,4 +1,4 @@
-"""What to watch in the first drills: conditions on the snapshot, each of which stays true once it was true."""
+"""Checklists of the first drills: conditions on the snapshot that stay true once they are met."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What happened in a drill: its alerts, the person's actions, the score, and the debrief."""
+"""Records of a drill: its alerts, the person's actions, the score, and the debrief."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

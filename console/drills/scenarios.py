@@ -31,7 +31,7 @@ class AuditedAction(Protocol):
 
 @dataclass(frozen=True)
 class DrillFault:
-    """What breaks, when (in seconds after the first fault), and for how long at most."""
+    """A fault, its start (seconds after the first fault), and its maximum duration."""
 
     kind: FaultKind
     seconds: float

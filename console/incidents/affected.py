@@ -17,7 +17,7 @@ DAY_SECONDS = 86_400.0
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetLeft:
-    """What is left of an objective's error budget, in seconds or events (`unit`).
+    """The rest of an objective's error budget, in seconds or events (`unit`).
 
     promise: the objective in words; used_up_at: when the budget is used up at the present rate (Unix time).
     """

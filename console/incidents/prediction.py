@@ -1,4 +1,4 @@
-"""What a pause does within a minute, computed from arrival rates, handler times, and worker slots.
+"""The effect of a pause within a minute, computed from arrival rates, handler times, and worker slots.
 
 Events of a queue are taken to have arrived at an even rate since the oldest one. Of N events that came in `age`
 seconds, the oldest that is left after the first p were processed is (1 - p / N) * age old. Free slots are divided among

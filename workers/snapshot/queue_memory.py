@@ -1,4 +1,4 @@
-"""What only the past of a queue shows: its usual figures, bursts, changes of its handler, and a backlog worked off.
+"""Figures that need the past of a queue: usual values, bursts, handler changes, and a falling backlog.
 
 usual      the average of a figure over about USUAL_SECONDS; values above UNUSUAL times of it don't count, unless
 they last for RELEARN_SECONDS

@@ -26,6 +26,7 @@ from workers.steering import plant_settings
 
 MAX_WINDOW, MIN_WINDOW = timedelta(days=7), timedelta(minutes=5)
 RETAINED = timedelta(days=400)
+MIN_NODES = 2
 WELCOME = "plant.welcome"
 
 
@@ -68,6 +69,8 @@ def _create(actor: Actor, scenario: DrillScenario, snapshot: Snapshot, now: date
     if records.list_open_drills().select_for_update().exists():
         raise BadInput("drill", "is already running or scheduled; stop it first.")
     nodes = list(Node.objects.values_list("name", flat=True))
+    if len(nodes) < MIN_NODES:
+        raise BadInput("plant", f"needs {MIN_NODES} nodes for drills, not {len(nodes)}. Add a node.")
     queue = choose_queue(snapshot) if scenario.needs_queue else PRACTICE_QUEUE
     Drill.objects.filter(ended_at__lt=now - RETAINED).delete()
     drill = Drill.objects.create(

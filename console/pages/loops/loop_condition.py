@@ -77,7 +77,7 @@ class GuardRow:
 
 @dataclass(frozen=True, kw_only=True)
 class LoopCondition:
-    """What the page of a loop says first."""
+    """The notice at the top of a loop's page."""
 
     notice: EffectNotice | None
     last: LastDecision | None

@@ -48,7 +48,7 @@ class SpentBudget:
 
 @dataclass(frozen=True, kw_only=True)
 class IncidentDetails:
-    """What is known of the incident of the only critical problem."""
+    """Details of the incident of the only critical problem."""
 
     alert: Alert
     situation: AlertSituation

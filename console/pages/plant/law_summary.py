@@ -1,4 +1,4 @@
-"""What the loops did, one row for each law: equal actions are a count."""
+"""Actions of the loops, one row for each law, with equal actions counted."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -222,7 +222,7 @@ def test_nothing_moves_for_who_asked_for_stillness(path, open_page, observer):
     assert page.evaluate(moving) == 0
 
 
-@pytest.mark.sweep(6)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("path", "heads"),
     [("/queues/", ["Waiting", "Wait, s", "In, /s"]), ("/nodes/", ["State", "Used, %"]), ("/workers/", ["Waiting"])],
@@ -248,7 +248,7 @@ def long_names(snapshot):
         queues["alert"]["containers"].setdefault(node, queues["alert"]["containers"]["n1"])
 
 
-@pytest.mark.sweep(6)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("path", ["/", "/nodes/", "/queues/", "/queues/alert/", "/workers/", "/plans/"])
 def test_names_as_long_as_they_may_be_fit_a_phone(path, open_page, observer):
     page = open_page(path, viewport=PHONE)

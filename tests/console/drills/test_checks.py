@@ -1,4 +1,4 @@
-"""What a newcomer watches: sentences that are ticked when the plant shows it, in their order, and stay ticked."""
+"""Tests of the checklists: each sentence is ticked, in order, when the plant shows it, and stays ticked."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""What a pause does within a minute, computed from rates, handler times, and worker slots."""
+"""The effect of a pause within a minute, computed from rates, handler times, and worker slots."""
 
 from console.incidents.prediction import predict_pause
 from tests.workers.snapshots import snapshot_of

@@ -28,7 +28,8 @@ def started(monkeypatch, stored_snapshot):
     names = []
     monkeypatch.setenv(variables.SUPERVISOR.name, "/nowhere")
     monkeypatch.setattr(supervisor, "start", names.append)
-    Node.objects.create(name="n1", url="redis://127.0.0.1:1/0")
+    for number in (1, 2):
+        Node.objects.create(name=f"n{number}", url=f"redis://127.0.0.1:{number}/0")
     return names
 
 
@@ -48,7 +49,7 @@ def test_an_operator_starts_a_drill_which_the_supervisor_runs(operator, started)
     answer = operator.post("/drills/start", {"scenario": "burst"})
     drill = Drill.objects.get()
     assert answer.url == f"/drills/{drill.pk}/" and started == ["drill"]
-    assert (drill.scenario, drill.person, drill.subjects["node"]) == ("burst", "operator", "n1")
+    assert (drill.scenario, drill.person) == ("burst", "operator") and drill.subjects["node"] in ("n1", "n2")
     assert AuditEntry.objects.get(action="drill.start").target == f"drill {drill.pk} burst"
     assert "The fault starts within" in operator.get(answer.url).text
 
@@ -65,6 +66,12 @@ def test_a_plant_in_production_offers_and_starts_no_drill(operator, started):
     assert "marked as production" in page and "Start drill" not in page
     assert operator.post("/drills/start", {"scenario": "burst"}).status_code == 422
     assert started == [] and not Drill.objects.exists()
+
+
+def test_a_plant_with_one_node_starts_no_drill(operator, started):
+    Node.objects.get(name="n2").delete()
+    answer = operator.post("/drills/start", {"scenario": "node-lost"})
+    assert answer.status_code == 422 and "needs 2 nodes" in answer.text and started == []
 
 
 def test_one_drill_at_a_time(operator, started):

@@ -80,7 +80,7 @@ def build_plant() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the overview shows at one time. seconds: since the trouble began."""
+    """Texts of the overview at one time. seconds: since the trouble began."""
 
     seconds: float
     health: PlantHealth
