@@ -23,6 +23,8 @@ from workers.consumer.backoff import Backoff
 logger = logging.getLogger(__name__)
 # Alerts of one group that fire within this time go into one message.
 GROUP_SECONDS = 3.0
+# Later ones wait until the cause of the first is known: then they belong to its incident and notify nobody.
+REGROUP_SECONDS = 15.0
 MAX_TRIES = 10
 TRIES_OF_REST = 5  # Half a minute: an end waits for its start, also for receivers that have it.
 MAX_DETAILED = 50  # alerts that one message contains in full
@@ -77,14 +79,10 @@ def _find_newest_deliveries(deliveries: QuerySet[Delivery]) -> dict[tuple[int, i
 
 
 def _queue_message(alert: Alert, receiver: int, kind: str, step: int, now: datetime) -> Delivery:
+    # The alerts of an incident end in one message.
+    root = alert.under if kind == Delivery.Kind.RESOLVED and alert.under else alert
     return Delivery(
-        alert=alert,
-        receiver_id=receiver,
-        kind=kind,
-        round=alert.round,
-        step=step,
-        group=group_of(alert),
-        created_at=now,
+        alert=alert, receiver_id=receiver, kind=kind, round=alert.round, step=step, group=group_of(root), created_at=now
     )
 
 
@@ -144,14 +142,22 @@ def _find_open_bundle(receiver: int, group: str, kind: str, now: datetime) -> Me
     )
     messages = list(rows.select_related("alert__rule", "receiver").order_by("pk"))
     if messages and messages[0].receiver.channel == Receiver.Channel.ALERTMANAGER:
-        messages = messages[:MAX_DETAILED]  # It needs each of them; the others make the next message.
+        messages = messages[:MAX_DETAILED]  # It needs each of them, at once; the others make the next message.
+    elif kind == Delivery.Kind.RESOLVED:
+        goes_on = _find_open_incidents(receiver, messages)
+        messages = [delivery for delivery in messages if _get_incident(delivery.alert) not in goes_on]
+    elif _has_just_notified(receiver, group, now):
+        return None
     heard = _load_beginning_states(messages) if kind == Delivery.Kind.RESOLVED else {}
     void, sent_now = [], []
     for delivery in messages:
         states = heard.get(delivery.alert_id, set())
-        # Void: it ended before anybody was notified, it fires again, or the receiver was not notified of its start.
+        # Void: it ended or was explained before anybody was notified, it fires again, or the receiver was not notified
+        # of its start.
         is_over = delivery.alert.resolved_at is not None
-        is_void = is_over if kind == Delivery.Kind.FIRING else not is_over or states <= {Message.State.FAILED}
+        is_explained = delivery.alert.under_id is not None
+        is_ending = kind == Delivery.Kind.RESOLVED
+        is_void = (not is_over or states <= {Message.State.FAILED}) if is_ending else (is_over or is_explained)
         if is_void:
             void.append(delivery.pk)
         elif Waiting not in states:  # Nobody is notified of an end before its start: that is delivered first.
@@ -174,6 +180,27 @@ def _find_open_bundle(receiver: int, group: str, kind: str, now: datetime) -> Me
         state=Delivery.State.BUNDLED, message=message
     )
     return message
+
+
+def _has_just_notified(receiver: int, group: str, now: datetime) -> bool:
+    since = now - timedelta(seconds=REGROUP_SECONDS)
+    messages = Message.objects.filter(receiver=receiver, created_at__gt=since, created_at__lte=now)
+    return messages.filter(deliveries__group=group, deliveries__kind=Delivery.Kind.FIRING).exists()
+
+
+def _get_incident(alert: Alert) -> int:
+    """Return the alert that leads the incident of an alert."""
+    return alert.pk if alert.under_id is None else alert.under_id
+
+
+def _find_open_incidents(receiver: int, ends: Sequence[Delivery]) -> set[int]:
+    """Return the incidents of these ends that go on: an alert of them that the receiver was notified of is open."""
+    incidents = {_get_incident(end.alert) for end in ends}
+    members = Alert.objects.filter(Q(pk__in=incidents) | Q(under__in=incidents), resolved_at__isnull=True)
+    notified = Delivery.objects.filter(
+        receiver=receiver, kind=Delivery.Kind.FIRING, state=Delivery.State.BUNDLED, alert__in=members
+    )
+    return {_get_incident(delivery.alert) for delivery in notified.select_related("alert")}
 
 
 def _load_beginning_states(ends: Sequence[Delivery]) -> dict[int, set[str]]:

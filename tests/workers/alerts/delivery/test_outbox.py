@@ -1,12 +1,13 @@
 """What is owed of an alert's beginning and its end: each is told once, and to whom it belongs."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from tests.workers.alerts.checks import Looks, kinds, lost, node, plant, rule, the_alert
+from tests.workers.alerts.checks import Looks, kinds, lost, node, plant, queue, rule, the_alert
 from workers.alerts.conditions.evidence import FailingReceiver
 from workers.alerts.conditions.gatherer import list_failing_receivers
 from workers.alerts.delivery import outbox, receivers, schedule
@@ -238,3 +239,54 @@ def test_of_thousands_that_wait_only_what_can_be_sent_now_is_read(looks):
     with CaptureQueriesContext(connection) as asked:
         assert [each.receiver for each in list_failing_receivers(looks.at)] == ["desk"]
     assert not any("content" in each["sql"] for each in asked.captured_queries)
+
+
+def late(seconds: float, **parts: Any) -> dict[str, Any]:
+    return plant(queues={**plant()["queues"], "alert": queue(wait_seconds=seconds)}, **parts)
+
+
+def test_the_alerts_of_an_incident_end_in_one_message_when_the_last_of_them_ends(looks):
+    rule(keep_seconds=4)
+    rule("queue-behind", condition="queue_wait", title="Queue {queue}", threshold=30, clear_threshold=15,
+         severity="warning", keep_seconds=4)  # fmt: skip
+    looks.snapshot = late(40)
+    looks.pass_seconds(10)
+    assert heard(looks) == ["firing"]
+    looks.snapshot = late(40, nodes=lost()["nodes"])
+    looks.pass_seconds(10)
+    assert heard(looks) == ["firing"]
+    assert the_alert(condition="queue_wait").under == the_alert(condition="node_lost")
+    looks.snapshot = lost()
+    looks.pass_seconds(20)
+    assert the_alert(condition="queue_wait").resolved_at is not None
+    assert heard(looks) == [], "the node is still lost"
+    looks.snapshot = plant()
+    looks.pass_seconds(20)
+    assert heard(looks) == ["resolved"]
+    ended = Message.objects.latest("pk").content["alerts"]
+    assert [row["rule"] for row in ended] == ["node-lost", "queue-behind"]
+
+
+def test_a_later_alert_of_a_group_waits_until_it_may_be_explained_and_then_notifies_nobody(looks):
+    rule(keep_seconds=4)
+    assert fires(looks) == ["firing"]
+    both = {**lost()["nodes"], "n2": node("OFFLINE", 14.0)}
+    looks.snapshot = plant(nodes=both)
+    looks.pass_seconds(6)
+    assert heard(looks) == []
+    second = the_alert(labels__node="n2")
+    second.under = the_alert(labels__node="n1")
+    second.save()
+    looks.now += outbox.REGROUP_SECONDS
+    assert heard(looks) == []
+    assert Delivery.objects.get(alert=second).state == Delivery.State.DROPPED
+
+
+def test_a_later_alert_of_a_group_that_nothing_explains_notifies_after_a_short_wait(looks):
+    rule(keep_seconds=4)
+    assert fires(looks) == ["firing"]
+    looks.snapshot = plant(nodes={**lost()["nodes"], "n2": node("OFFLINE", 14.0)})
+    looks.pass_seconds(6)
+    assert heard(looks) == []
+    looks.pass_seconds(outbox.REGROUP_SECONDS)
+    assert heard(looks) == ["firing"]
