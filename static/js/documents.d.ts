@@ -34,6 +34,7 @@ interface Snapshot {
 interface PlantHealth {
   "state": string;
   "sentence": string;
+  "detail": string;
   "doing": string;
   "severity": "critical" | "notice" | "unknown" | "warning" | "well";
   "findings": Array<SubjectFinding>;

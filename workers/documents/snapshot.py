@@ -81,6 +81,7 @@ class PlantHealth(StoredDocument, frozen=True):
 
     state: Annotated[NodeState, describe("The sign of the worst problem and its color.")]
     sentence: Annotated[str, describe("The worst problem.")]
+    detail: Annotated[str, describe("Facts beside the sentence, while there is no problem.")] = ""
     doing: Annotated[str, describe("Current actions of plans, loops, and users.")] = ""
     severity: Severity = "well"
     findings: Annotated[list[SubjectFinding], describe("All problems, worst first.")] = []

@@ -78,7 +78,8 @@ def evaluate_health(
         said = findings[0].sentence
         return PlantHealth(BUSY, said, severity="notice", findings=findings, word=WORDS["notice"])
     if not findings:
-        return PlantHealth(NORMAL, _describe_all_well(snapshot), word=WORDS["well"])
+        sentence, detail = _describe_all_well(snapshot)
+        return PlantHealth(NORMAL, sentence, detail, word=WORDS["well"])
     worst = findings[0]
     # A node that was emptied and removed is offline, but the plant is not.
     emptied = worst.severity == "notice" and worst.sign == OFFLINE
@@ -235,19 +236,22 @@ def _build_finding(state: SubjectState) -> SubjectFinding:
     )
 
 
-def _describe_all_well(snapshot: Snapshot) -> str:
+def _describe_all_well(snapshot: Snapshot) -> tuple[str, str]:
+    """Return the sentence of a calm plant, and the facts beside it."""
     unknown = [state.name for state in snapshot.states.values() if state.severity == "unknown"]
     if unknown:
-        return f"No problems found; state unknown: {format_names(unknown)}."
+        return f"No problems found; state unknown: {format_names(unknown)}.", ""
     share = snapshot.totals.shed_share
-    shed = f"{format_percent(share, 2)} of the events that patterns could use are shed" if share else "nothing shed"
-    return f"All queues keep up. {_describe_nodes(snapshot)}; {shed}."
+    shed = f" {format_percent(share, 2)} of the events that patterns could use are shed." if share else ""
+    return "All queues keep up.", f"{_describe_nodes(snapshot)}.{shed}"
 
 
 def _describe_nodes(snapshot: Snapshot) -> str:
     """Return which nodes are in use, and which people have drained."""
     drained = [name for name, node in snapshot.nodes.items() if node.drained]
     count = len(snapshot.nodes) - len(drained)
+    if not count:
+        return "No node is in use"
     only = "The only node" if count == 1 else f"All {count} nodes"
     normal = f"{only}{' in use' if drained else ''} {'is' if count == 1 else 'are'} normal"
     return f"{normal}; {format_names(drained)} {are(drained)} drained" if drained else normal

@@ -14,6 +14,7 @@ import { resolve, store, subscribe } from "../values/store.js";
 const POINTS = 450;
 const LANE_HEIGHTS = [190, 110], LANE_GAP = 40, NARROW_GAP = 24, HEADING_LANE = 22;
 const TITLE_GAP = 10;
+const MIN_SHOWN_SECONDS = 60; // of the axis of a young plant
 const KEPT_SECONDS = 7200; // maximum range that live snapshots continue; a longer one is requested again
 const MAX_LABEL_SHARE = 0.36; // of the width of a small chart
 const BREACH_OPACITY = 0.13, AREA_OPACITY = 0.2, STACK_OPACITY = 0.6;
@@ -35,6 +36,7 @@ class Chart {
   compared = null;
   /** @type {number[]} */
   time = [];
+  first = Infinity; // the first time with a value
   /** @type {(MetricHistory & { words: string }) | null} values of a day or a week earlier, shifted to the current times */
   before = null;
   /** @type {Decisions | null} */
@@ -124,7 +126,15 @@ class Chart {
       this.columns.set(path, [...series[path] ?? time.map(() => null), ...live.slice(live.length - after.length)]);
     }
     this.time = [...time, ...after];
+    this.first = this.time.find((_, place) => this.paths.some((path) => typeof this.values(path)[place] === "number")) ?? Infinity;
     this.picked.clear();
+  }
+
+  /** Return the start of the time axis. Live charts of a young plant start together with its data.
+   * @param {number} until */
+  from(until) {
+    const from = until - this.seconds, first = Math.min(...[...charts].map((chart) => chart.first));
+    return this.until === null && !this.compared && first < Infinity ? Math.max(from, Math.min(first, until - MIN_SHOWN_SECONDS)) : from;
   }
 
   /** Check if live snapshots continue the lines. */
@@ -161,7 +171,11 @@ class Chart {
     }
     const missed = snapshot.at - this.time[this.time.length - 1] > GAP_SECONDS;
     this.time.push(snapshot.at);
-    for (const [path, column] of this.columns) column.push(resolve(snapshot, path));
+    for (const [path, column] of this.columns) {
+      const value = resolve(snapshot, path);
+      column.push(value);
+      if (typeof value === "number") this.first = Math.min(this.first, snapshot.at);
+    }
     while (this.time[0] < snapshot.at - KEPT_SECONDS) {
       this.time.shift();
       for (const column of this.columns.values()) column.shift();
@@ -226,7 +240,7 @@ class Chart {
     const plotted = this.drawn.reduce((total, _, index) => total + laneHeight(index) + (index ? LANE_GAP + extra : 0), above + decided);
     const right = titled ? 12 : labelled;
     const layout = frame(colours, plotted + TOP + extra + BOTTOM, narrow, right), plotWidth = width - layout.margin.l - right;
-    const [from, to] = [until - this.seconds, until].map((at) => at * 1000);
+    const [from, to] = [this.from(until), until].map((at) => at * 1000);
     Object.assign(layout, { hovermode: false });
     layout.margin.t = TOP + extra;
     Object.assign(layout.xaxis, { range: [new Date(from), new Date(to)], tickformatstops: ranges.TICK_FORMATS });
@@ -297,7 +311,7 @@ class Chart {
   /** Return the values of a lane in the time range, without limits, and those of a day or a week earlier.
    * @param {Lane} lane */
   visible(lane) {
-    const from = (this.until ?? this.time.at(-1) ?? 0) - this.seconds, first = this.time.findIndex((at) => at >= from), { before } = this;
+    const from = this.from(this.until ?? this.time.at(-1) ?? 0), first = this.time.findIndex((at) => at >= from), { before } = this;
     const measured = lane.series.filter((row) => !isLimit(row)), known = (/** @type {Numbers} */ values) => values.filter((value) => typeof value === "number");
     const values = first < 0 ? [] : lane.stacked ? this.sums(measured, first) : measured.flatMap(({ path }) => known(this.values(path).slice(first)));
     const earlier = before ? measured.flatMap(({ path }) => known(before.series[path] ?? [])) : [];
@@ -339,7 +353,7 @@ class Chart {
     const lines = series.map((row) => {
       const { constant } = row, level = (constant ?? 0) * lane.factor, ink = colour.get(row) ?? colours.muted;
       return {
-        ...common, x: constant === null ? times : [date(to - this.seconds), date(to)], y: constant === null ? scaled(this.values(row.path)) : [level, level], name: row.label, line: lineOf(row.kind, ink, colours, lane.whole),
+        ...common, x: constant === null ? times : [date(this.from(to)), date(to)], y: constant === null ? scaled(this.values(row.path)) : [level, level], name: row.label, line: lineOf(row.kind, ink, colours, lane.whole),
         ...lane.stacked && !isLimit(row) ? { stackgroup: axis, fillcolor: faded(ink, STACK_OPACITY) } : {},
       };
     });

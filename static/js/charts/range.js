@@ -74,9 +74,15 @@ function write(values, changed) {
 function show(changed) {
   const { seconds, until } = range(null), compare = query().get("compare") ?? "";
   for (const button of document.querySelectorAll("[data-range] button")) button.setAttribute("aria-pressed", String(until === null && Number(button.value) * 60 === seconds));
+  const name = until === null ? describe(seconds / 60) : "Zoom";
+  for (const place of document.querySelectorAll("[data-range-name]")) place.textContent = compare in COMPARED ? `${name}, compared` : name;
   for (const choice of document.querySelectorAll("select[data-compare]")) choice.value = compare in COMPARED ? compare : "";
   showZoom(changed);
 }
+
+/** Return a range as its button does: 15 min, 6 h, 7 d.
+ * @param {number} minutes */
+const describe = (minutes) => (minutes % 1440 === 0 ? `${minutes / 1440} d` : minutes % 60 === 0 ? `${minutes / 60} h` : `${minutes} min`);
 
 /** Offer to end a zoom, and to compare its range with another one.
  * @param {Act} changed */

@@ -43,27 +43,26 @@ function show() {
   if (store.snapshot) showTime(store.snapshot, state in OLD);
 }
 
-/** Say in the headline which process causes the outage, or the snapshot's time, while the data is old. The next snapshot
- * overwrites it.
+/** Say the snapshot's time in the headline while the data is old. The next snapshot overwrites it.
  * @param {LiveSnapshot} snapshot @param {boolean} old */
 function showTime(snapshot, old) {
   if (!old) return;
   askForIncidents(snapshot);
   const { at, health } = snapshot, time = clockOrDay(new Date(at * 1000));
-  const outage = /** @type {HTMLElement | null} */ (document.querySelector("[data-outage]"))?.dataset.outage;
   for (const element of document.querySelectorAll('[data-bind="health.sentence"]')) {
-    write(element, outage ? `${outage} No data since ${time}.` : `At ${time}: ${health.sentence}`);
+    write(element, `At ${time}: ${health.sentence}`);
   }
   for (const element of document.querySelectorAll('[data-bind="health"]')) element.toggleAttribute("data-stale", true);
 }
 
-/** Show a bar with the start of the outage and the time of the data. Its age changes constantly, so screen readers get
- * only the change of state, from the announcer.
+/** Show a bar with the start of the outage and the time of the data, unless the page has a notice with the cause
+ * (templates/frame/outage.html). Its age changes constantly, so screen readers get only the change of state, from the
+ * announcer.
  * @param {string} state @param {number | null} seconds @param {number} since @param {string | undefined} word */
 function showBar(state, seconds, since, word) {
   const bar = document.getElementById("disconnected"), old = state in OLD;
   if (!bar || !store.snapshot) return; // the server's text says why there is none
-  bar.hidden = !old;
+  bar.hidden = !old || (state === "silent" && document.querySelector("#frame-outage h2") !== null);
   if (old) write(bar, `${word ?? sentence(state, seconds, since)}. ${asOf()}`);
 }
 

@@ -54,11 +54,13 @@ export const derived = {
     const others = worst.slice(1).reduce((total, state) => total + counts[state], 0);
     if (worst.length) return set(element, `${counts[worst[0]]} ${STATE_WORDS[worst[0]].toLowerCase()}${others ? `, ${others} more` : ""}`);
     if (never) return set(element, `${never} not reporting`);
+    const drained = Object.entries(nodes).filter(([, node]) => node.drained).map(([name]) => name);
+    if (drained.length) return set(element, `${drained.length === 1 ? drained[0] : drained.length} drained`);
     set(element, counts.IDLE ? `${counts.IDLE} idle` : Object.keys(nodes).length ? "All normal" : "");
     if (counts.IDLE && counts.IDLE === Object.keys(nodes).length) set(element, "All idle");
   },
   node_blocks(element, { nodes }) {
-    const states = Object.values(nodes).map((node) => node.state ?? "");
+    const states = Object.values(nodes).map(({ state, drained }) => (state === "OFFLINE" || !drained ? state ?? "" : "drained"));
     if (element.dataset.shown === states.join()) return;
     element.dataset.shown = states.join();
     element.replaceChildren(...states.map(block));

@@ -70,6 +70,21 @@ def test_a_chart_shows_days_in_few_points_and_the_same_a_day_before(open_page, o
     assert measured["points"] <= 470 and before["points"] <= 470
 
 
+AXIS = """() => {
+  const { data, layout } = document.querySelector("figure.chart .js-plotly-plot") ?? {};
+  const times = (data ?? []).flatMap(({ name, x, y }) => (name === "in" ? [...x].filter((_, at) => y[at] !== null) : []));
+  return times.length ? [Number(new Date(layout.xaxis.range[0])), Number(new Date(times[0]))] : null;
+}"""
+
+
+def test_the_charts_of_a_young_plant_begin_with_its_data(open_page, observer):
+    page = open_page("/")
+    live(page, observer)
+    page.wait_for_function(AXIS)
+    begins, first = page.evaluate(AXIS)
+    assert 0 <= first - begins <= 61_000, "not 15 minutes before"
+
+
 @pytest.mark.thorough
 def test_the_range_is_chosen_by_a_click_and_stays_in_the_address(open_page, observer, archive, worker_loop):
     page = open_page(worker_loop)
@@ -77,7 +92,7 @@ def test_the_range_is_chosen_by_a_click_and_stays_in_the_address(open_page, obse
     page.get_by_role("button", name="7 d").click()
     page.wait_for_function(f"() => ({TRACES})().some((trace) => trace.highest >= 6)")
     assert "minutes=10080" in page.url
-    page.get_by_label("Compare with").select_option("week")
+    page.get_by_label("Comparison").select_option("week")
     traces(page, "1 week earlier")
     assert "compare=week" in page.url
 

@@ -131,6 +131,10 @@ def test_a_silent_observer_is_said_and_its_numbers_dim(open_page, observer):
     expect(page.locator("#disconnected")).to_contain_text("Observer not responding for")
     # A busy host draws it a little after it has said so.
     until(lambda: figure(page, "totals.in_per_second").evaluate(colour)[1] != seen[-1][1])
+    expect(page.locator("#hero h1")).to_contain_text(re.compile(r"At \d\d:\d\d:\d\d: "))
+    cause = "(part) => { part.dataset.paused = ''; part.innerHTML = '<h2>No data: the observer is suspended</h2>'; }"
+    page.locator("#frame-outage").evaluate(cause)
+    expect(page.locator("#disconnected")).to_be_hidden()  # the notice says it, with its button
 
 
 def without_socket(page):

@@ -283,7 +283,9 @@ def test_a_paused_queue_is_the_cause_at_once_and_catches_up_in_silence():
 def test_a_drained_node_is_not_counted_as_normal():
     plant = VirtualPlant()
     plant.document["nodes"]["n3"] |= {"drained": True, "points": 0}
-    assert plant.observe().sentence == "All queues keep up. All 2 nodes in use are normal; n3 is drained; nothing shed."
+    health = plant.observe()
+    assert health.sentence == "All queues keep up."
+    assert health.detail == "All 2 nodes in use are normal; n3 is drained."
 
 
 def test_a_process_that_the_supervisor_restarted_quickly_is_seen_for_a_minute():

@@ -40,8 +40,7 @@ def health(snapshot: Snapshot) -> PlantHealth:
 
 
 def test_a_calm_plant_says_so():
-    said = "All queues keep up. All 3 nodes are normal; nothing shed."
-    assert health(plant()) == PlantHealth("NORMAL", said, word="Normal")
+    assert health(plant()) == PlantHealth("NORMAL", "All queues keep up.", "All 3 nodes are normal.", word="Normal")
 
 
 @pytest.mark.parametrize(
