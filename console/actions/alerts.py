@@ -24,6 +24,7 @@ from workers.alerts.lifecycle.reported import StoredReport
 from workers.alerts.rules import rules, silences
 from workers.alerts.rules.rules import format_matchers
 from workers.host.egress import mask_address
+from workers.steering.overrides import Expiry
 
 FINGERPRINT_DIGITS = 12
 
@@ -109,6 +110,20 @@ def end_silence(actor: Actor, silence: Silence, *, now: datetime, reason: str = 
         before = {"matchers": format_matchers(silence.matchers), "expires_at": silence.expires_at.isoformat()}
         audit_log.record(actor, "silence.end", f"silence {silence.pk}", reason=reason, before=before)
     return ended
+
+
+@transaction.atomic
+def extend_silence(actor: Actor, silence: Silence, expiry: Expiry, *, now: datetime) -> datetime:
+    """Extend a silence; return its new end. Only administrators extend one that covers Weir's own integrity."""
+    require_permission(actor, "silence.set", list_matcher_queues(silence.matchers))
+    if silence.covers_integrity:
+        require_permission(actor, "integrity.manage")
+    before = Silence.objects.select_for_update(of=("self",)).get(pk=silence.pk).expires_at
+    until = expiry.compute_later(before, now)
+    silences.extend(silence, until, now)
+    ends = {"expires_at": before.isoformat()}, {"expires_at": until.isoformat()}
+    audit_log.record(actor, "silence.extend", f"silence {silence.pk}", before=ends[0], after=ends[1])
+    return until
 
 
 @transaction.atomic

@@ -6,7 +6,7 @@ Each function authorizes the actor, makes the change, and writes the audit entry
 
 import functools
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import redis
@@ -25,8 +25,8 @@ from workers.control import advice
 from workers.coordination.leases import lock_until_commit
 from workers.documents.loops import AdviceEffect
 from workers.models import Loop, ModeProposal, Override, Plan
-from workers.steering import enforcing, overrides, plant_settings
-from workers.steering.overrides import Expiry, parse_minutes
+from workers.steering import enforcing, overrides
+from workers.steering.overrides import Expiry
 from workers.steering.scope import Scope
 
 NEVER_SAID = Expiry()
@@ -160,29 +160,13 @@ def _format_end_time(end: datetime | None) -> str | None:
 
 @transaction.atomic
 def extend_override(
-    actor: Actor,
-    override: Override,
-    *,
-    now: datetime,
-    minutes: object = None,
-    expires_at: datetime | None = None,
-    control: redis.Redis | None = None,
+    actor: Actor, override: Override, expiry: Expiry, *, now: datetime, control: redis.Redis | None = None
 ) -> Override:
-    """Extend an override by `minutes`, or until a time; at most the setting's days from now."""
+    """Extend an override by minutes, or until a time; at most the setting's days from now."""
     require_permission(actor, "override.extend", list_scope_queues(Scope.build(override)))
     _read_anew(override)
     before = override.expires_at
-    if expires_at is None:
-        most = timedelta(days=plant_settings.get_setting_value("override.maximum_days"))
-        expires_at = (before or now) + parse_minutes(minutes, most)
-    elif minutes is not None:
-        raise BadInput("expires_at", "can't be combined with minutes; set one of the two.")
-    elif before is not None and overrides.holds(override, now) and expires_at <= before:
-        raise BadInput(
-            "expires_at",
-            f"must be later than the current expiry: the override is in force {describe_end(override)}. "
-            "An override can't be shortened; end it instead.",
-        )
+    expires_at = expiry.compute_later(before if overrides.holds(override, now) else None, now)
     overrides.extend(override, now=now, expires_at=expires_at, control=control)
     span = {"expires_at": _format_end_time(before)}, {"expires_at": _format_end_time(override.expires_at)}
     audit_log.record(actor, "override.extend", str(Scope.build(override)), before=span[0], after=span[1])

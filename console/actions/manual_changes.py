@@ -1,7 +1,10 @@
-"""Ends of manual changes, whatever their kind: authorized and audited by the action of each kind."""
+"""Ends and extensions of manual changes, whatever their kind: authorized and audited by the action of each kind."""
 
 import time
-from datetime import datetime
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 import redis
 
@@ -13,14 +16,19 @@ from console.actions.proposals import plans
 from console.actions.queues import ladders
 from controllers.shedding.ladder import LEVELS
 from queues.models import Node
-from workers.alerts.lifecycle.models import Silence
+from workers.alerts.actions import MAX_SNOOZE_MINUTES
+from workers.alerts.lifecycle.models import Alert, Silence
+from workers.alerts.rules import silences
 from workers.documents.loops import ManualChange
 from workers.documents.snapshot import Snapshot
 from workers.models import Override
+from workers.plants import holding
 from workers.plants.foreign import adapters
+from workers.plants.plant import ElasticPlant
 from workers.plants.registry import LOCAL
 from workers.plants.steered import PublishedPlant
 from workers.steering.overrides import Expiry
+from workers.steering.plant_settings import get_setting_value
 
 # The permission that ends a change, by the first part of its key.
 PERMISSIONS = {
@@ -34,7 +42,7 @@ PERMISSIONS = {
     "silence": "silence.end",
     "snooze": "alert.acknowledge",
 }
-EXTENDABLE = ("override",)
+EXTENSION_MINUTES = (10, 30, 120, 480, 1_440)  # that forms offer
 UNEXPLAINED = "Ended in the list of manual changes"
 
 
@@ -73,10 +81,7 @@ def _end_by_kind(actor: Actor, kind: str, name: str, reason: str, now: datetime,
     if kind == "override":
         return loops.end_override(actor, _find_override(name), now=now, control=control, reason=reason)
     if kind == "silence":
-        silence = Silence.objects.filter(pk=_parse_id(name)).first()
-        if silence is None:
-            raise BadInput("key", f"silence {name} does not exist.")
-        return alerts.end_silence(actor, silence, now=now, reason=reason)
+        return alerts.end_silence(actor, _find_silence(name), now=now, reason=reason)
     if kind == "snooze":
         alerts.withdraw(actor, _parse_id(name), now=now, reason=reason)
     elif kind == "cap":
@@ -98,21 +103,91 @@ def _end_by_kind(actor: Actor, kind: str, name: str, reason: str, now: datetime,
 
 
 def _release_tasks(actor: Actor, plant: str, reason: str, control: redis.Redis) -> bool:
-    published = PublishedPlant(control, time.time)
-    if plant == LOCAL:
-        return plant_control.end_hold(actor, published, plant, control, reason)
-    with adapters.open_plant(plant, published, actor.name) as elastic:
+    with _open_plant(actor, plant, control) as elastic:
         return plant_control.end_hold(actor, elastic, plant, control, reason)
 
 
-def extend(actor: Actor, key: str, expiry: Expiry, *, now: datetime, control: redis.Redis) -> Override:
-    """Extend a change, or give it an end. Raises `BadInput` that names key, minutes, or expires_at."""
+def _open_plant(actor: Actor, plant: str, control: redis.Redis) -> AbstractContextManager[ElasticPlant]:
+    published = PublishedPlant(control, time.time)
+    return nullcontext(published) if plant == LOCAL else adapters.open_plant(plant, published, actor.name)
+
+
+# --- extensions: of each kind of change that has an end --------------------------------------------------------------
+
+
+def _extend_override(actor: Actor, name: str, expiry: Expiry, now: datetime, control: redis.Redis) -> datetime | None:
+    return loops.extend_override(actor, _find_override(name), expiry, now=now, control=control).expires_at
+
+
+def _extend_tasks(actor: Actor, name: str, expiry: Expiry, now: datetime, control: redis.Redis) -> datetime | None:
+    with _open_plant(actor, name, control) as elastic:
+        return plant_control.extend_hold(actor, elastic, name, control, expiry, now=now)
+
+
+def _extend_criterion(actor: Actor, name: str, expiry: Expiry, now: datetime, control: redis.Redis) -> datetime | None:
+    application, _, criterion = name.partition("/")
+    return pipelines.extend_criterion(actor, application, criterion, expiry, now=now, control=control)
+
+
+def _extend_intervention(
+    actor: Actor, name: str, expiry: Expiry, now: datetime, control: redis.Redis
+) -> datetime | None:
+    plant, _, rest = name.partition("/")
+    kind, _, subject = rest.partition("/")
+    return plant_control.extend_intervention(actor, plant, kind, subject, expiry, now=now, control=control)
+
+
+def _extend_silence(actor: Actor, name: str, expiry: Expiry, now: datetime, control: redis.Redis) -> datetime | None:
+    return alerts.extend_silence(actor, _find_silence(name), expiry, now=now)
+
+
+def _extend_snooze(actor: Actor, name: str, expiry: Expiry, now: datetime, control: redis.Redis) -> datetime | None:
+    alert = Alert.objects.filter(pk=_parse_id(name), snoozed_until__gt=now).first()
+    if alert is None:
+        raise BadInput("key", f"alert {name} is not snoozed any more.")
+    minutes = (expiry.compute_later(alert.snoozed_until, now) - now).total_seconds() / 60
+    return alerts.snooze(actor, alert.pk, minutes=minutes, now=now).snoozed_until
+
+
+@dataclass(frozen=True)
+class Extension:
+    """How changes of a kind are extended. most: how far ahead their end may be; None: as far as that of overrides."""
+
+    permission: str
+    extend: Callable[[Actor, str, Expiry, datetime, redis.Redis], datetime | None]
+    most: timedelta | None = None
+
+
+# By the first part of a change's key. The other kinds of changes last until they are ended.
+EXTENSIONS: Mapping[str, Extension] = {
+    "override": Extension("override.extend", _extend_override),
+    "tasks": Extension("plant.scale", _extend_tasks, timedelta(seconds=holding.MAX_SECONDS)),
+    "criterion": Extension("pipeline.steer", _extend_criterion),
+    "intervention": Extension("plant.scale", _extend_intervention),
+    "silence": Extension("silence.set", _extend_silence, timedelta(minutes=silences.MAX_MINUTES)),
+    "snooze": Extension("alert.snooze", _extend_snooze, timedelta(minutes=MAX_SNOOZE_MINUTES)),
+}
+
+
+def extend(actor: Actor, key: str, expiry: Expiry, *, now: datetime, control: redis.Redis) -> datetime | None:
+    """Extend a change, or give it an end; return the end. Raises `BadInput` that names key, minutes, or expires_at."""
     kind, _, name = key.partition("/")
-    if kind not in EXTENDABLE:
-        raise BadInput("key", f"{key[:80]!r} can't be extended; end it, and make the change again.")
-    return loops.extend_override(
-        actor, _find_override(name), now=now, control=control, minutes=expiry.minutes, expires_at=expiry.expires_at
-    )
+    if kind not in EXTENSIONS or not name:
+        raise BadInput("key", f"{key[:80]!r} can't be extended: it lasts until you end it.")
+    return EXTENSIONS[kind].extend(actor, name, expiry, now, control)
+
+
+def list_extension_minutes(change: ManualChange, now: datetime) -> list[int]:
+    """Return the minutes by which a change can be extended, as a form offers them."""
+    extension = EXTENSIONS.get(change.key.partition("/")[0])
+    if extension is None:
+        return []
+    most = extension.most or timedelta(days=get_setting_value("override.maximum_days"))
+    left_seconds = max(0.0, (change.until or 0.0) - now.timestamp())
+    return [minutes for minutes in EXTENSION_MINUTES if left_seconds + 60.0 * minutes <= most.total_seconds()]
+
+
+# --- records of changes ----------------------------------------------------------------------------------------------
 
 
 def _find_override(name: str) -> Override:
@@ -120,6 +195,13 @@ def _find_override(name: str) -> Override:
     if override is None:
         raise BadInput("key", f"override {name[:40]} does not exist.")
     return override
+
+
+def _find_silence(name: str) -> Silence:
+    silence = Silence.objects.filter(pk=_parse_id(name)).first()
+    if silence is None:
+        raise BadInput("key", f"silence {name} does not exist.")
+    return silence
 
 
 def _parse_id(name: str) -> int:

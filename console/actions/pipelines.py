@@ -4,7 +4,7 @@ Authorized and audited (`console.audit.audit_log`). All raise `PermissionDenied`
 then nothing was changed.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +177,21 @@ def hold_criterion(
     }
     _steer(actor, application, "held_criteria", name, held, why, control)
     return held
+
+
+def extend_criterion(
+    actor: Actor, application: str, name: str, expiry: Expiry, *, now: datetime, control: redis.Redis
+) -> datetime:
+    """Extend the hold of a criterion; return its new end. Raises `BadInput` if it was not fixed."""
+    require_permission(actor, "pipeline.steer", _list_running_queues(actor, application, control))
+    held = _read_steered(application, "held_criteria", control).get(name)
+    ends = held["until_seconds"] if held else None
+    if held is None or (ends is not None and ends <= now.timestamp()):
+        raise BadInput("criterion", f"{name} of {application} is not held.")
+    until = expiry.compute_later(None if ends is None else datetime.fromtimestamp(ends, UTC), now)
+    later = {**held, "until_seconds": until.timestamp()}
+    _steer(actor, application, "held_criteria", name, later, held["reason"], control)
+    return until
 
 
 def release_criterion(actor: Actor, application: str, name: str, control: redis.Redis, *, reason: str = "") -> None:

@@ -7,7 +7,7 @@ InvalidPlantResponse.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 
 import redis
 from django.db import transaction
@@ -207,6 +207,31 @@ def end_hold(actor: Actor, plant: ElasticPlant, name: str, control: redis.Redis,
     return True
 
 
+def extend_hold(
+    actor: Actor, plant: ElasticPlant, name: str, control: redis.Redis, expiry: Expiry, *, now: datetime
+) -> datetime:
+    """Extend the hold on the plant for its holder, here and at the plant; return its new end.
+
+    Raises `BadInput` if there is none, or naming minutes or expires_at.
+    """
+    require_permission(actor, "plant.scale")
+    held = holding.find_holder(control, name)
+    if held is None or held.until is None:
+        raise BadInput("plant", f"{name[:60]} is not held any more; set its tasks again.")
+    before = datetime.fromtimestamp(held.until, UTC)
+    until = expiry.compute_later(before, now)
+    seconds = (until - now).total_seconds()
+    if seconds > holding.MAX_SECONDS:
+        most = f"at most {holding.MAX_SECONDS / 60:.0f} minutes ahead: then the loops decide again."
+        raise BadInput("minutes", f"must set an end {most}")
+    with transaction.atomic():
+        ends = {"until": before.isoformat()}, {"until": until.isoformat()}
+        audit_log.record(actor, "plant.extend", name, before=ends[0], after=ends[1])
+        holding.hold(control, name, held.holder or "", now.timestamp(), seconds)
+    plant.hold(seconds)
+    return until
+
+
 def release_hand(actor: Actor, plant: ElasticPlant, name: str, control: redis.Redis) -> None:
     """Release a person's manual setting to the loops, here and at the plant.
 
@@ -275,6 +300,20 @@ def undo_intervention(actor: Actor, plant: str, kind: str, subject: str, control
         adapters.open_bounded(row) as bounded,
     ):
         interventions.undo(control, plant, bounded, due, now)
+
+
+def extend_intervention(
+    actor: Actor, plant: str, kind: str, subject: str, expiry: Expiry, *, now: datetime, control: redis.Redis
+) -> datetime:
+    """Extend an intervention; return its new end."""
+    require_permission(actor, "plant.scale")
+    active = interventions.find_active(control, plant, kind, subject)
+    until = expiry.compute_later(datetime.fromtimestamp(active.until, UTC), now)
+    with transaction.atomic():
+        after = {"kind": kind, "subject": subject, "until": until.isoformat()}
+        audit_log.record(actor, "plant.extend", plant, after=after)
+        interventions.extend(control, plant, active, until.timestamp())
+    return until
 
 
 def get_intervention(row: RegisteredPlant, name: str) -> InterventionKind:

@@ -52,6 +52,7 @@ from workers.steering.scope import (
     explain_refusal,
     filter_unexpired,
     find_competing_loop,
+    format_time,
     is_itself,
     is_node_use,
     is_threshold,
@@ -90,6 +91,23 @@ class Expiry:
         if not now < self.expires_at <= now + most:
             raise BadInput("expires_at", f"must be a future time, at most {most.days} days ahead")
         return self.expires_at
+
+    def compute_later(self, before: datetime | None, now: datetime) -> datetime:
+        """Return the new end of a change that ends at `before`: minutes are added to it, and a time has to be later.
+
+        Raises `BadInput` naming minutes or expires_at.
+        """
+        if self.minutes is None or self.expires_at is not None or self.endless:
+            until = self.compute(now)
+            if until is None or (before is not None and until <= before):
+                takes = "a time" if before is None else f"later than the current end, {format_time(before, now)}"
+                raise BadInput("expires_at", f"must be {takes}. A change can't be shortened; end it instead.")
+            return until
+        most = timedelta(days=plant_settings.get_setting_value("override.maximum_days"))
+        until = (before or now) + parse_minutes(self.minutes, most)
+        if until > now + most:
+            raise BadInput("minutes", f"must set an end at most {most.days} days ahead")
+        return until
 
 
 def parse_minutes(minutes: object, most: timedelta) -> timedelta:

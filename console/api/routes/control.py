@@ -306,7 +306,8 @@ def undo_override(request: HttpRequest, override_id: Id) -> OverrideUndo:
 def extend_override(request: HttpRequest, override_id: Id, body: ExpiryExtension) -> OverrideRow:
     actor = actor_for(request, "override.extend")
     override = get_override_or_404(override_id)
-    return build_override(loops.extend_override(actor, override, now=timezone.now(), control=control(), **body.dict()))
+    expiry = Expiry(**body.dict())
+    return build_override(loops.extend_override(actor, override, expiry, now=timezone.now(), control=control()))
 
 
 def get_loop_or_404(id_or_name: int | str) -> Loop:

@@ -5,11 +5,11 @@ from typing import TypedDict
 from django.http import HttpRequest
 from django.utils import timezone
 
+from common.stored_document import Instant
 from console.actions import manual_changes
 from console.api.request.answers import Router
 from console.api.request.authentication import actor_for
 from console.api.request.input import GivenTime, RequestBody
-from console.api.routes.control import OverrideRow, build_override
 from console.connections.control_server import control, load_latest_snapshot
 from workers.documents.loops import ManualChange
 from workers.steering.overrides import Expiry
@@ -24,6 +24,11 @@ class ManualChangeList(TypedDict):
 class ManualChangeEnd(TypedDict):
     key: str
     ended: bool
+
+
+class ManualChangeExtension(TypedDict):
+    key: str
+    until: Instant | None
 
 
 class ManualChangeEnding(RequestBody):
@@ -50,10 +55,11 @@ def list_manual_changes(request: HttpRequest) -> ManualChangeList:
 
 
 @router.post("/manual-changes/extend", summary="Extend a manual change, or set its end")
-def extend_manual_change(request: HttpRequest, body: ChangeExtension) -> OverrideRow:
+def extend_manual_change(request: HttpRequest, body: ChangeExtension) -> ManualChangeExtension:
     actor = actor_for(request, "override.extend")
     expiry = Expiry(minutes=body.minutes, expires_at=body.expires_at)
-    return build_override(manual_changes.extend(actor, body.key, expiry, now=timezone.now(), control=control()))
+    until = manual_changes.extend(actor, body.key, expiry, now=timezone.now(), control=control())
+    return {"key": body.key, "until": until.timestamp() if until else None}
 
 
 @router.post("/manual-changes/end", summary="End a manual change of any kind now")

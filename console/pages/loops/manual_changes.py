@@ -49,13 +49,15 @@ from workers.plants.registry import LOCAL
 from workers.snapshot.manual_changes import build_override_change, format_changed_value, list_with_current_overrides
 from workers.steering import overrides as in_force
 from workers.steering.overrides import build_statuses
-from workers.steering.scope import Scope, is_drain, is_node_use, is_pause, is_threshold
+from workers.steering.scope import Scope, format_time, is_drain, is_node_use, is_pause, is_threshold
 
 MODE = Parameter("mode", "", "How the loops use their decisions.", kind="choice", choices=tuple(Loop.Mode.values))
 RELATED = ("loop", "node", "owner", "ended_by")
 LATELY = timedelta(days=1)
 MAX_ENDED = 50
 EVERYONE, MINE = "everyone", "mine"
+EXTENSION_WORDS = {10: "10 min", 30: "30 min", 120: "2 h", 480: "8 h", 1440: "1 day"}
+MINUTES = 30  # the extension that is selected
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,20 @@ ICONS |= {"cap": "cap", "tasks": "tasks", "stop": "pause", "silence": "mute", "s
 
 
 @dataclass(frozen=True)
+class ExtensionChoice:
+    """Minutes by which a form offers to extend a change."""
+
+    minutes: int
+    words: str
+    is_selected: bool
+
+
+@dataclass(frozen=True)
 class ManualChangeRow:
-    """A manual change with its links. owner, reason: as recorded, or else as the audit log has them."""
+    """A manual change with its links.
+
+    owner, reason: as recorded, or else as the audit log has them; extensions: that the user may choose.
+    """
 
     change: ManualChange
     word: str
@@ -118,7 +132,7 @@ class ManualChangeRow:
     noun: str
     reminder: str
     may_end: bool
-    may_extend: bool
+    extensions: Sequence[ExtensionChoice]
 
 
 @dataclass(frozen=True)
@@ -200,7 +214,7 @@ def manual_changes_page(request: HttpRequest) -> HttpResponse:
     if past_of(request) is None:
         active = in_force.list_active(now).select_related(*RELATED)
         changes = list_with_current_overrides(snapshot, build_statuses(active))
-    rows = [_build_row(change, snapshot, actor) for change in changes]
+    rows = [_build_row(change, snapshot, actor, now) for change in changes]
     kind, who = request.GET.get("kind", ""), request.GET.get("who", EVERYONE)
     theirs = [row for row in rows if who != MINE or row.owner == actor.name]
     ended = list_ended(now)
@@ -232,13 +246,18 @@ def redirect_old_address(request: HttpRequest) -> HttpResponse:
     return redirect("manual-changes")
 
 
-def _build_row(change: ManualChange, snapshot: Snapshot, actor: Actor) -> ManualChangeRow:
+def _list_extensions(change: ManualChange, now: datetime) -> list[ExtensionChoice]:
+    minutes = manual_changes.list_extension_minutes(change, now)
+    return [ExtensionChoice(choice, EXTENSION_WORDS[choice], choice == MINUTES) for choice in minutes]
+
+
+def _build_row(change: ManualChange, snapshot: Snapshot, actor: Actor, now: datetime) -> ManualChangeRow:
     noted, action = None, AUDITED.get(change.kind)
     if not change.owner and action is not None:
         entries = AuditEntry.objects.filter(action=action, target=change.of.partition("/")[2])
         noted = entries.order_by("-pk").first()
     first = change.key.partition("/")[0]
-    permission = manual_changes.PERMISSIONS.get(first)
+    permission, extension = manual_changes.PERMISSIONS.get(first), manual_changes.EXTENSIONS.get(first)
     return ManualChangeRow(
         change=change,
         word=KINDS.get(change.kind, change.kind.capitalize()),
@@ -249,7 +268,7 @@ def _build_row(change: ManualChange, snapshot: Snapshot, actor: Actor) -> Manual
         noun=NOUNS.get(change.kind, change.kind),
         reminder=_describe_reminder(change, snapshot.at or 0.0),
         may_end=permission is not None and actor.may_somewhere(permission),
-        may_extend=first in manual_changes.EXTENDABLE and actor.may_somewhere("override.extend"),
+        extensions=_list_extensions(change, now) if extension and actor.may_somewhere(extension.permission) else [],
     )
 
 
@@ -481,11 +500,12 @@ def end(request: HttpRequest) -> ActionResult:
 def extend(request: HttpRequest) -> ActionResult:
     """Extend a change, or set its end. Posted: key, and minutes (added to its end) or expires_at."""
     key = text_of(request, "key", "reload the page and select a change")
-    override = manual_changes.extend(
-        actor_of(request), key, parse_expiry(request.POST), now=timezone.now(), control=control()
-    )
-    title = build_override_change(build_statuses([override])[0]).title
-    return ActionResult(f"{title}: in force {describe_end(override)}.", reverse("manual-changes"))
+    shown = manual_changes.find_change(snapshot_of(request), key)
+    now = timezone.now()
+    until = manual_changes.extend(actor_of(request), key, parse_expiry(request.POST), now=now, control=control())
+    title = shown.title if shown else "The change"
+    ends = f"until {format_time(until, now)}" if until else "without expiry"
+    return ActionResult(f"{title}: in force {ends}.", reverse("manual-changes"))
 
 
 @declare_action("override.end", _show_override_again)
@@ -514,13 +534,6 @@ def extend_override(request: HttpRequest, override_id: int) -> ActionResult:
     """Extend an override. Posted: minutes (added to its expiry) or expires_at."""
     override = _find_override(override_id)
     expiry = parse_expiry(request.POST)
-    loops.extend_override(
-        actor_of(request),
-        override,
-        now=timezone.now(),
-        control=control(),
-        minutes=expiry.minutes,
-        expires_at=expiry.expires_at,
-    )
+    loops.extend_override(actor_of(request), override, expiry, now=timezone.now(), control=control())
     message = f"{format_override_title(override)} is in force {describe_end(override)}."
     return ActionResult(message, _build_override_url(override))

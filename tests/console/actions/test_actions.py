@@ -17,6 +17,7 @@ from tests.console.page_form import audited, fetch
 from tests.console.rows import held
 from workers.models import Loop, Override
 from workers.steering import overrides
+from workers.steering.overrides import Expiry
 
 pytestmark = pytest.mark.django_db
 
@@ -266,7 +267,7 @@ def test_two_who_extend_and_end_at_once_take_nothing_from_each_other(people, loo
     actor, now = build_user_actor(people["operator"]), timezone.now()
     first, second = (Override.objects.get(pk=held.pk) for _ in range(2))  # read before either writes
     for seen, minutes in ((first, 60), (second, 5)):
-        loops.extend_override(actor, seen, now=now, minutes=minutes, control=control)
+        loops.extend_override(actor, seen, Expiry(minutes), now=now, control=control)
     held.refresh_from_db()
     assert held.expires_at == end + timedelta(minutes=65)
     both = [Override.objects.get(pk=held.pk) for _ in range(2)]

@@ -190,6 +190,11 @@ def test_an_operator_pauses_a_queue_for_some_minutes_and_undoes_it(browsers, far
     entry = AuditEntry.objects.latest("pk")
     assert (entry.action, entry.target, entry.reason) == ("plant.intervene", "shop", "its database is away")
     assert found.by == entry.actor
+    posted = {"key": "intervention/shop/pause/celery", "minutes": "10"}
+    answer = browsers["operator"].post("/manual-changes/extend", posted, headers={"accept": "application/json"})
+    assert answer.status_code == 200, answer.content
+    [longer] = interventions.list_active(control, "shop")
+    assert longer.until == found.until + 600 and far.paused
     undo = {"kind": "pause", "subject": "celery", "reason": "it is back"}
     browsers["operator"].post("/plants/shop/interventions/undo", undo, headers={"accept": "application/json"})
     assert not far.paused

@@ -238,10 +238,14 @@ def test_a_criterion_is_held_until_it_expires_or_somebody_ends_it_and_all_is_aud
     assert controls.freeze(now + 601).criteria == {"slow": 2.5}, "it ends by the clock alone"
     entry = AuditEntry.objects.get(action="pipeline.steer")
     assert (entry.target, entry.reason, entry.after["slow"]["value"]) == ("performance/slow", "a noisy day", 7.5)
+    client.post(reverse("manual-change-extend"), {"key": "criterion/performance/slow", "minutes": "10"})
+    controls = Controls.read(control.get(keys.PIPELINE_CONTROLS.build("performance")), Controls(criteria={"slow": 2.5}))
+    assert controls.freeze(now + 1_190).criteria == {"slow": 7.5}, "it is extended"
+    assert controls.freeze(now + 1_210).criteria == {"slow": 2.5}
     client.post(reverse("criterion-release", args=["performance", "slow"]))
     controls = Controls.read(control.get(keys.PIPELINE_CONTROLS.build("performance")), Controls(criteria={"slow": 2.5}))
     assert controls.freeze(now).criteria == {"slow": 2.5}
-    assert AuditEntry.objects.filter(action="pipeline.steer").count() == 2
+    assert AuditEntry.objects.filter(action="pipeline.steer").count() == 3
 
 
 @pytest.mark.parametrize(

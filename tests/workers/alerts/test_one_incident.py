@@ -73,6 +73,9 @@ def test_a_slow_handler_is_one_incident_that_becomes_critical_and_notifies_once(
     watched.run(range(120, 200), calm)
     assert roots() == []
     assert (count(FIRING), count(RESOLVED)) == (1, 1)
+    leader.refresh_from_db()
+    assert leader.title == CAUSE, "the record keeps the cause"
+    assert not Alert.objects.filter(title=CAUSE).exclude(pk=leader.pk).exists(), "other alerts keep their titles"
 
 
 def test_while_the_cause_is_paused_its_victims_are_no_incidents_and_it_catches_up_in_silence(looks):
@@ -97,6 +100,7 @@ def test_while_the_cause_is_paused_its_victims_are_no_incidents_and_it_catches_u
     watched.run(range(600, 800), catch_up)
     assert roots() == []
     assert (count(FIRING), count(RESOLVED)) == (1, 1)
+    assert Delivery.objects.get(kind=FIRING).alert.title == CAUSE, "a pause for the cause isn't the cause"
 
 
 def test_a_long_pause_notifies_nobody_when_it_ends_unless_the_backlog_stays(looks):

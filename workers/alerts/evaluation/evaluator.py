@@ -33,7 +33,7 @@ from workers.alerts.rules import rules, silences
 Kind = AlertEvent.Kind
 SHOWN = ("rule", "rule_name", "condition", "labels", "touches", "severity", "title", "threshold")
 COMPARED = (*TIMES, *COUNTS, *SHOWN, "silence", "under", "explanation", "announcement")
-MEASURED = ("value", "worst", "sentence", "impact", "worst_sentence", "worst_impact")
+MEASURED = ("value", "worst", "sentence", "impact", "worst_sentence", "worst_impact", "worst_cause")
 # A check may find a thousand open alerts: this many of those whose figures alone changed are written, in
 # turn.
 MAX_MEASURED = 100
@@ -262,6 +262,8 @@ def prepare_deliveries(this: AlertCheck, evidence: Evidence) -> None:
             if alert.value == alert.worst or not alert.worst_sentence:
                 alert.worst_impact = alert.impact
                 alert.worst_sentence = alert.sentence
+            if (alert.value == alert.worst or not alert.worst_cause) and not alert.explanation:
+                alert.worst_cause = alert.touches.get(CAUSE, "")
         suppressed = alert.snoozed_until is not None or alert.silence_id is not None
         suppressed = suppressed or alert.under_id is not None or bool(alert.explanation)
         # One that is about to end and has notified nobody lately does not start to.
@@ -313,10 +315,10 @@ def _note_roots(this: AlertCheck, evidence: Evidence) -> None:
 def _lead(leader: Alert, members: Sequence[Alert]) -> list[str]:
     """Give a leading alert the title of its cause and the severity of its worst member.
 
-    Return the receivers of a member that is more severe than the leader's own rule.
+    A resolved one keeps the cause of its worst moment. Return the receivers of a member that is more severe than the
+    leader's own rule.
     """
-    if leader.resolved_at is None and (cause := leader.touches.get(CAUSE)):
-        leader.title = cause
+    leader.title = (leader.touches.get(CAUSE) if leader.resolved_at is None else leader.worst_cause) or leader.title
     worst = max(members, key=lambda alert: inhibition.GRAVITY[alert.severity], default=leader)
     if leader.resolved_at is not None or inhibition.GRAVITY[worst.severity] <= inhibition.GRAVITY[leader.severity]:
         return []

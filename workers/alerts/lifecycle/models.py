@@ -149,6 +149,7 @@ class Alert(models.Model):
     # one migrates writes none.
     worst_sentence = models.TextField(default="", db_default="", blank=True)
     worst_impact = models.TextField(default="", db_default="", blank=True)
+    worst_cause = models.TextField(default="", db_default="", blank=True)
     threshold = models.FloatField()
     state = models.CharField(max_length=12, choices=State.choices, default=State.PENDING)
     began_at = models.DateTimeField(db_index=True)

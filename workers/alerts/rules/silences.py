@@ -96,6 +96,15 @@ def end(silence: Silence, by: User | None, now: datetime) -> bool:
     return bool(still.update(ended_at=now, ended_by=by))
 
 
+def extend(silence: Silence, until: datetime, now: datetime) -> None:
+    """Set a later end, at most a week from now. Raises `BadInput`."""
+    if until > now + timedelta(minutes=MAX_MINUTES):
+        raise BadInput("minutes", "must set an end at most 7 days ahead.")
+    still = Silence.objects.filter(pk=silence.pk, ended_at__isnull=True, expires_at__gt=now)
+    if not still.update(expires_at=until):
+        raise BadInput("silence", "has already ended; set a new one.")
+
+
 def _validate_minutes(minutes: object) -> float:
     if not checks.is_number(minutes, 0, MAX_MINUTES) or minutes <= 0:
         raise BadInput("minutes", f"must be above 0 and at most {MAX_MINUTES} minutes (7 days).")

@@ -71,13 +71,25 @@ def end(control: redis.Redis, plant: str, kind: str, subject: str, now_seconds: 
 
     Raise `BadInput` if it is not in force.
     """
-    stored = expect_bytes(control).hget(keys.PLANT_INTERVENTIONS.build(plant), _format_field(kind, subject))
-    if stored is None:
-        raise BadInput("subject", f"has no active {kind[:40].replace('_', ' ')}.")
-    noted = decode_document(Intervention, stored, "intervention")
+    noted = find_active(control, plant, kind, subject)
     due = replace_fields(noted, until=min(noted.until, now_seconds))
     replace(control, plant, noted, encode_document(due))
     return due
+
+
+def find_active(control: redis.Redis, plant: str, kind: str, subject: str) -> Intervention:
+    """Return the intervention in force. Raise `BadInput` if there is none."""
+    stored = expect_bytes(control).hget(keys.PLANT_INTERVENTIONS.build(plant), _format_field(kind, subject))
+    if stored is None:
+        raise BadInput("subject", f"has no active {kind[:40].replace('_', ' ')}.")
+    return decode_document(Intervention, stored, "intervention")
+
+
+def extend(control: redis.Redis, plant: str, noted: Intervention, until_seconds: float) -> None:
+    """Set a later end. Raise `BadInput` if the intervention is being undone, or was changed meanwhile."""
+    later = replace_fields(noted, until=until_seconds)
+    if noted.tried_at is not None or not replace(control, plant, noted, encode_document(later)):
+        raise BadInput("subject", "is being undone, or was changed meanwhile; reload the page.")
 
 
 def prepare_intervention(

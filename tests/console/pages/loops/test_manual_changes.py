@@ -119,6 +119,35 @@ def test_a_change_without_an_end_gets_one(plant, browsers, people, control):
     assert not Node.objects.get(name="n2").cordoned
 
 
+@pytest.mark.parametrize("kind", ["cap", "hold", "pause", "silence", "snooze", "tasks"])
+def test_each_change_with_an_end_is_extended_from_the_list(kind, plant, browsers, people, control):
+    put_all_in_force(control, people["operator"])
+    (change,) = [row for row in observe(control) if row.kind == kind]
+    posted = {"key": change.key, "minutes": "10"}
+    assert browsers["viewer"].post("/manual-changes/extend", posted, headers=JSON).status_code == 403
+    answer = browsers["operator"].post("/manual-changes/extend", posted, headers=JSON)
+    assert answer.status_code == 200, answer.content
+    (later,) = [row for row in observe(control) if row.key == change.key]
+    assert later.until == pytest.approx(change.until + 600, abs=2)
+    assert (later.owner, later.reason, later.value) == (change.owner, change.reason, change.value)
+    assert AuditEntry.objects.latest("pk").actor == "operator"
+
+
+def test_only_extensions_that_its_kind_allows_are_offered(plant, browsers, people, control):
+    put_all_in_force(control, people["operator"])
+    observe(control)
+    rows = browsers["operator"].get("/manual-changes/").context["changes"]
+    offered = {row.change.kind: [choice.minutes for choice in row.extensions] for row in rows}
+    assert offered["tasks"] == [10, 30] and offered["silence"] == [10, 30, 120, 480, 1440]
+    assert offered["snooze"] == [10, 30, 120, 480], "a snooze lasts a day at most"
+    assert offered["stop"] == [] and offered["cordon"]
+    answer = browsers["operator"].post("/manual-changes/extend", {"key": "tasks/main", "minutes": "90"}, headers=JSON)
+    assert answer.status_code == 422 and "60 minutes ahead" in answer.content.decode()
+    for key in ("stop/performance", "node/n1/drained", "silence/99", "snooze/99", "tasks/main2", "criterion/a/b"):
+        posted = {"key": key, "minutes": "10"}
+        assert browsers["operator"].post("/manual-changes/extend", posted, headers=JSON).status_code == 422
+
+
 @pytest.mark.parametrize(
     "key", ["", "override/x", "override/9999", "node/n9/drained", "valve/3", "silence/77", "cap/../x", "stop/none"]
 )
