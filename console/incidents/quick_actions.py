@@ -21,13 +21,14 @@ from console.connections.supervisor import NoSupervisor, ProcessRow
 from console.display.states import find_subject_page
 from console.incidents.prediction import PredictedRow, predict_pause
 from controllers.concurrency.law import LAW as CONCURRENCY
+from controllers.framework.reason import format_count, format_number
 from queues.models import Queue
-from queues.pausing import CONSUMPTION, INTAKE
 from workers.alerts.lifecycle.models import Alert
 from workers.documents.hosts import parse_role
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SubjectFinding, SuggestedAction, build_action_key
 from workers.models import Loop
+from workers.snapshot import suggestions
 
 MINUTES = 30  # the end that a form suggests
 MAX_REASON = 160  # of a suggested reason
@@ -114,7 +115,7 @@ def build_quick_action(
         url=parts.url,
         may=suggested.action,
         fields=parts.fields,
-        effect=suggested.effect,
+        effect=" ".join(filter(None, (suggested.effect, parts.warning))),
         ends=EXPIRY_CHOICES if parts.lasts else (),
         is_link=parts.is_link,
         subject=suggested.subject,
@@ -140,7 +141,7 @@ def list_quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot, acto
     incident = alert.under_id or alert.pk
     finding = find_incident_finding(incident, snapshot)
     reason = suggest_reason(incident, finding.sentence if finding else alert.title)
-    processes = [_suggest_restart(row) for row in _list_processes_behind(alert)]
+    processes = [_suggest_restart(row, snapshot) for row in _list_processes_behind(alert)]
     suggested = [*(finding.actions if finding else ()), *processes]
     made = _build_all(suggested, snapshot, actor, reason, finding.affected if finding else ())
     return made or _build_all(_suggest_for_condition(alert, loop, snapshot), snapshot, actor, reason)
@@ -174,6 +175,7 @@ class _Parts:
     url: str
     fields: Mapping[str, str] = field(default_factory=dict)
     lasts: bool = False
+    warning: str = ""
     is_link: bool = False
 
 
@@ -194,7 +196,10 @@ def _build_end(kind: str, name: str, value: str, snapshot: Snapshot) -> _Parts |
         ids = [draining.override] if draining else []
     else:
         ids = [int(name)] if parse_digits(name) is not None else []
-    return _Parts(url=reverse("override-end", args=[ids[0]]), fields={"end": "now"}) if ids else None
+    if not ids:
+        return None
+    warning = next((change.warning for change in snapshot.hands if change.key == f"override/{ids[0]}"), "")
+    return _Parts(url=reverse("override-end", args=[ids[0]]), fields={"end": "now"}, warning=warning)
 
 
 def _build_mode(kind: str, name: str, value: str, snapshot: Snapshot) -> _Parts | None:
@@ -287,14 +292,17 @@ assert BUILDERS.keys() <= ACTIONS.keys()
 # --- processes ------------------------------------------------------------------------------------------------
 
 
-def _suggest_restart(row: ProcessRow) -> SuggestedAction:
+def _suggest_restart(row: ProcessRow, snapshot: Snapshot) -> SuggestedAction:
     """Suggest the restart of a process. A suspended one ignores all signals but SIGKILL."""
+    hosts = [host for host in snapshot.hosts.values() if row.name.startswith(f"worker-{host.role}")]
+    slots = sum(host.slots for host in hosts)
+    pool = f" Its {format_count(slots, 'worker slot')} can't be used until then." if slots else ""
     if row.is_suspended:
-        effect = f"The process {row.name} is suspended and ignores a normal stop. Weir kills and restarts it."
+        effect = f"The process {row.name} is suspended and ignores a normal stop. Weir kills and restarts it.{pool}"
     elif row.pid is None:
-        effect = f"The process {row.name} is {row.word}. It starts within seconds."
+        effect = f"The process {row.name} is {row.word}. It starts within seconds.{pool}"
     else:
-        effect = f"The process {row.name} finishes its current work and restarts within seconds."
+        effect = f"The process {row.name} finishes its current work and restarts within seconds.{pool}"
     verb = "Start" if row.pid is None else "Restart"
     return SuggestedAction(
         action="process.restart", subject=f"process/{row.name}", words=f"{verb} {row.name}", effect=effect
@@ -360,7 +368,7 @@ def find_process_fault(name: str, actor: Actor) -> tuple[str, QuickAction | None
     except (NoSupervisor, BadInput):
         return "", None
     state = "not responding" if row.is_well else row.word
-    action = build_quick_action(_suggest_restart(row), Snapshot(), f"The process {name} is {state}")
+    action = build_quick_action(_suggest_restart(row, Snapshot()), Snapshot(), f"The process {name} is {state}")
     return state, action if action and actor.may(action.may) else None
 
 
@@ -373,8 +381,7 @@ def _suggest_for_condition(alert: Alert, loop: Loop | None, snapshot: Snapshot) 
     if "pipeline" in labels:
         for name, row in sorted(snapshot.pipeline.applications.items()):
             if row.state in FAILING:
-                effect = "The application continues from its last checkpoint. Events wait in its queues until then."
-                yield _suggest("pipeline.steer", f"application/{name}", f"Restart {name}", effect, "restart")
+                yield suggestions.suggest_application_restart(snapshot, name)
     if alert.condition == "workers_missing":
         for name, host in sorted(snapshot.hosts.items()):
             if host.role == "jobs" and host.draining is not None:
@@ -384,24 +391,17 @@ def _suggest_for_condition(alert: Alert, loop: Loop | None, snapshot: Snapshot) 
         effect = "The previous value applies again at once."
         yield _suggest("override.end", f"override/{labels.get('override', '')}", "End override", effect)
     elif loop is not None:
-        effect = "The loop keeps its last value and takes no action until the hold ends."
+        value = snapshot.loops[loop.name].actuator if loop.name in snapshot.loops else None
+        kept = "its last value" if value is None else f"its last value ({format_number(value)})"
+        effect = f"The loop keeps {kept} and takes no action until the hold ends, even if the load changes."
         yield _suggest("loop.mode", f"loop/{loop.name}", "Hold loop", effect, Loop.Mode.HOLD.value)
     elif queue in snapshot.queues:
-        yield from _suggest_pauses(queue, alert.condition, snapshot)
+        # Excess arrivals are stopped where they enter, wrong handling at the handler.
+        at_handler = alert.condition == "dead_letters" or snapshot.queues[queue].in_per_second == 0
+        suggest = suggestions.suggest_pause if at_handler else suggestions.suggest_intake_pause
+        yield from suggest(snapshot, queue)
     elif alert.condition == "node_toobusy" and labels.get("node") in snapshot.nodes:
-        effect = "Proposes a plan that moves points to other nodes. You approve the plan on its page."
-        yield _suggest("plan.propose", f"node/{labels['node']}", "Relieve busy nodes", effect, "below-busy")
-
-
-def _suggest_pauses(queue: str, condition: str, snapshot: Snapshot) -> Iterator[SuggestedAction]:
-    """Suggest a pause: excess arrivals are stopped where they enter, wrong handling at the handler."""
-    arrivals = snapshot.queues[queue].in_per_second
-    if condition != "dead_letters" and arrivals != 0:
-        effect = f"Producers of {queue} must wait, so the queue receives no events. Its waiting events are processed."
-        yield _suggest("queue.pause", f"queue/{queue}", f"Pause intake of {queue}", effect, INTAKE)
-    else:
-        effect = f"Workers take no events of {queue}. Its events wait until the pause ends. No event is lost."
-        yield _suggest("queue.pause", f"queue/{queue}", f"Pause consumption of {queue}", effect, CONSUMPTION)
+        yield suggestions.suggest_relief(snapshot, labels["node"], None)
 
 
 def _suggest(action: str, subject: str, words: str, effect: str, value: str = "") -> SuggestedAction:

@@ -47,7 +47,7 @@ def _find_pauses(scene: Scene) -> Iterator[Cause]:
         waits = f"{format_waiting(row.waiting_events)}."
         impact = waits if pause.part == CONSUMPTION else "Producers have to keep their events."
         impact = f"{impact} Reason: {pause.reason.rstrip('.')}." if pause.reason else impact
-        end = suggestions.suggest_ending(pause.override, f"End the pause of {name}", f"Its {pause.part} continues.")
+        end = suggestions.suggest_ending_pause(scene.snapshot, name, pause)
         yield Cause(
             f"queue/{name}", describe_pause(name, pause), impact, tuple(scene.list_loops(queue=name)), (end,), "notice"
         )
@@ -97,10 +97,12 @@ def _find_slot_holder(scene: Scene) -> Iterator[Cause]:
     parts += [scene.describe_waits([name]), _describe_service(row)]
     rollback = suggestions.suggest_rollback(snapshot, name)
     pause = suggestions.suggest_pause(snapshot, name, victims)
-    slot = suggestions.suggest_slot(snapshot, name)
+    slot = suggestions.suggest_slot(snapshot, name, victims)
     if row.service_seconds is None and not row.out_per_second:
         restart = suggestions.suggest_restart(
-            "worker-jobs", f"Ends the {slots} running workers. Their events return to their queues."
+            "worker-jobs",
+            f"Ends {format_count(slots, 'running worker')}. Their events return to their queues. "
+            "If an event hangs again, it holds its slot again.",
         )
         actions = [*pause, restart, *rollback, *slot]
     elif slow:
@@ -177,7 +179,9 @@ def _describe_late_input(scene: Scene, name: str) -> Cause:
     if readers and len(stopped) == len(readers):
         noun = "Application" if len(stopped) == 1 else "Applications"
         sentence = f"{noun} {join_names(stopped)} {are(stopped)} stopped, so queue {name} waits."
-        return _describe_late_queue(scene, name, sentence, [suggestions.suggest_start(reader) for reader in stopped])
+        return _describe_late_queue(
+            scene, name, sentence, [suggestions.suggest_start(snapshot, reader) for reader in stopped]
+        )
     return _describe_overload(scene, name, FLOW.name, "flow control", [])
 
 
@@ -189,7 +193,7 @@ def _describe_late_jobs(scene: Scene, name: str, row: QueueStatus) -> Cause:
     held = _list_held_loops(snapshot, name)
     if held and not sum(part.workers_busy or 0 for part in row.containers.values()):
         sentence = f"The worker rate loops of queue {name} are on hold, so no workers start."
-        return _describe_late_queue(scene, name, sentence, suggestions.suggest_ending_holds(snapshot, held))
+        return _describe_late_queue(scene, name, sentence, suggestions.suggest_ending_holds(snapshot, name, held))
     slot = suggestions.suggest_slot(snapshot, name)
     slower = compute_slowdown(row)
     if slower is not None or (is_slow(row) and not _is_burst(scene, name)):

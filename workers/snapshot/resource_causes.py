@@ -6,7 +6,7 @@ from controllers.framework.reason import capitalize, format_count
 from queues.nodes.node_state import OFFLINE, TOOBUSY
 from workers.alerts.evaluation.impact import describe_node_impact, join_names
 from workers.documents.pipeline import FAILED, STALLED, UNHEARD
-from workers.documents.states import SubjectState, SuggestedAction
+from workers.documents.states import SubjectState
 from workers.snapshot import suggestions
 from workers.snapshot.scene import (
     Cause,
@@ -47,7 +47,11 @@ def _find_stopped_pool(scene: Scene) -> Iterator[Cause]:
         suspended = find_suspended(snapshot, "worker-jobs")
         pool = f"Worker host {gone[0]} {'is suspended' if suspended else 'stopped'}" if len(gone) == 1 else ""
         sentence = f"{pool or capitalize(explain_no_slots(snapshot))}: {nothing}."
-        effect = "New workers take over the claimed events within 15 s after they start."
+        waiting = sum(snapshot.queues[name].waiting_events or 0 for name in queues)
+        effect = (
+            "New workers take over the claimed events within 15 s after they start. "
+            f"{format_count(waiting, 'waiting event')} can be processed again."
+        )
         actions = [suggestions.suggest_restart("worker-jobs", effect)]
     late = scene.list_troubled_queues("jobs")
     waiting = sum(snapshot.queues[name].waiting_events or 0 for name in queues)
@@ -121,19 +125,20 @@ def _find_stopped_pipeline(scene: Scene) -> Iterator[Cause]:
         elif pipeline.state in UNHEARD and pipeline.state is not None:
             sentence = f"The pipeline stopped reporting{format_since(pipeline.age_seconds)}."
         kill = "Kills the suspended process and starts it" if suspended else "Starts the pipeline"
-        effect = f"{kill} again. The pipeline continues from its last checkpoint in about a minute."
+        read = [name for name, row in snapshot.queues.items() if row.kind == "pipeline"]
+        effect = f"{kill} again. {suggestions.describe_pipeline_start(snapshot, read)}"
         restart = suggestions.suggest_restart("pipeline", effect)
         applications = [f"application/{name}" for name in pipeline.applications]
         queues = [f"queue/{name}" for name in scene.list_troubled_queues("pipeline")]
         loops = [subject for name in pipeline.applications for subject in scene.list_loops(application=name)]
-        impact = _describe_pipeline(scene, [name for name, row in snapshot.queues.items() if row.kind == "pipeline"])
+        impact = _describe_pipeline(scene, read)
         yield Cause("pipeline/main", sentence, impact, (*applications, *queues, *loops), (restart,))
     for name, row in pipeline.applications.items():
         state = scene.states.get(f"application/{name}", SubjectState(kind="application", name=name))
         if row.state in (FAILED, STALLED) and state.severity == "critical" and state.within is None:
             queues = [f"queue/{queue}" for queue in row.queues if scene.has_backlog_problem(queue)]
             loops = scene.list_loops(application=name)
-            actions = [suggestions.suggest_application_restart(name)]
+            actions = [suggestions.suggest_application_restart(snapshot, name)]
             if row.state == FAILED:
                 words, effect = f"Change the declaration of {name}", "A corrected version replaces the failing version."
                 actions.append(suggestions.suggest_declaration(name, words, effect))
@@ -183,14 +188,8 @@ def _find_busy_nodes(scene: Scene) -> Iterator[Cause]:
         share = 100 * (node.utilisation or 0.0)
         impact = f"It uses {share:.0f} % of its capacity (limit {100 * node.toobusy:.0f} %)."
         late = [queue for queue in scene.list_troubled_queues() if waits_on(snapshot.queues[queue], name)]
-        relieve = SuggestedAction(
-            action="plan.propose",
-            subject=f"node/{name}",
-            value="below-busy",
-            words="Relieve busy nodes",
-            effect=f"Proposes a plan that moves points from {name} to nodes with free capacity. You approve the plan.",
-        )
-        actions = [*actions, relieve] if len(snapshot.nodes) > 1 else actions
+        if len(snapshot.nodes) > 1:
+            actions.append(suggestions.suggest_relief(snapshot, name, hot[1] if hot else None))
         affected = (*(f"queue/{queue}" for queue in late), *scene.list_loops(node=name))
         yield Cause(
             f"node/{name}", sentence, join_sentences(impact, scene.describe_waits(late[:3])), affected, tuple(actions)

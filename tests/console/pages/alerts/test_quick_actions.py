@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from common.stored_document import replace_fields
 from console.accounts.access import NOBODY
 from console.connections import supervisor
 from console.connections.supervisor import WORDS, ProcessRow
@@ -21,6 +22,7 @@ from tests.console.pages.alerts.checks import REASON, opened
 from tests.console.pipeline_sample import DECLARATION
 from tests.workers.alerts.checks import lost
 from tests.workers.snapshots import snapshot_of
+from workers.documents.loops import ManualChange
 from workers.documents.states import SuggestedAction
 from workers.models import Loop, Override
 from workers.pipeline.declaration.declared import Declarations, DeclarationText
@@ -140,6 +142,13 @@ def test_each_suggested_action_is_a_form_with_its_effect(suggested, address, fie
     made = build_quick_action(SuggestedAction(action=action, subject=subject, value=value, **words), PLANT, "why")
     assert (made.url, dict(made.fields)) == (address.format(loop.pk), fields)
     assert bool(made.ends) == lasts and (made.effect, made.reason) == ("It helps.", "why")
+
+
+def test_an_end_that_would_hurt_says_so_in_its_form(db):
+    change = ManualChange(key="override/4", kind="pause", of="queue/late", warning="It takes all slots again.")
+    end = SuggestedAction(action="override.end", subject="override/4", words="End", effect="Consumption continues.")
+    made = build_quick_action(end, replace_fields(PLANT, hands=[change]))
+    assert made.effect == "Consumption continues. It takes all slots again."
 
 
 @pytest.mark.parametrize(
