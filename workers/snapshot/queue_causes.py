@@ -71,7 +71,9 @@ def _find_slot_holder(scene: Scene) -> Iterator[Cause]:
     if row.catching_up is not None:
         return  # Others wait until it has caught up, which ends by itself.
     victims = [queue for queue in scene.list_troubled_queues("jobs") if crowd.crowded.get(queue) == name]
-    if not any(scene.is_late(queue) for queue in (name, *victims)) or find_pause(name, CONSUMPTION, snapshot):
+    is_late = any(scene.is_late(queue) for queue in (name, *victims))
+    is_early = not is_late and any(scene.waits_noticeably(queue) for queue in (name, *victims))
+    if not (is_late or is_early) or find_pause(name, CONSUMPTION, snapshot):
         return
     slots = snapshot.totals.worker_slots or 0
     hold = f"holds {describe_slots(slots, crowd.holds_all)}"
@@ -105,8 +107,8 @@ def _find_slot_holder(scene: Scene) -> Iterator[Cause]:
             "If an event hangs again, it holds its slot again.",
         )
         actions = [*pause, restart, *rollback, *slot]
-    elif slow:
-        actions = [*pause, *slot, *rollback]
+    elif slow or not burst:
+        actions = [*(pause if victims or slow else []), *slot, *rollback]
     else:
         producer = find_dominant_producer(snapshot, name)
         remedy = suggestions.suggest_producer_remedy(snapshot, producer) if producer else []
@@ -114,7 +116,8 @@ def _find_slot_holder(scene: Scene) -> Iterator[Cause]:
         actions = [*slot, *pause, *remedy] if victims else [*slot, *remedy]
     loops = [subject for queue in (name, *victims) for subject in scene.list_loops(queue=queue)]
     affected = (*(f"queue/{queue}" for queue in victims), *loops)
-    yield Cause(f"queue/{name}", sentence, join_sentences(*parts), affected, tuple(actions))
+    severity: Severity | None = "warning" if is_early else None
+    yield Cause(f"queue/{name}", sentence, join_sentences(*parts), affected, tuple(actions), severity)
 
 
 def _describe_service(row: QueueStatus) -> str:

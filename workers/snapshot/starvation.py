@@ -16,7 +16,7 @@ from workers.alerts.lifecycle.inhibition import LINGER_SECONDS
 from workers.documents.queues import SlotHolder
 from workers.documents.snapshot import Snapshot
 
-MEMORY_SECONDS = 10.0
+MEMORY_SECONDS = 6.0
 FULL, CROWDS, CROWDED, LIGHT = 0.8, 0.4, 0.3, 0.2
 HALF = 0.5
 ALL, MOST, LEAST = 0.7, 0.55, 0.45

@@ -44,7 +44,7 @@ def steady(lags, seconds=30):
 def test_a_steady_rate_is_seen_as_steady(phase, ahead, lags):
     watched, reports = Watched(ahead), steady(lags)
     seen = [watched.read(reports, phase + second) for second in range(29)]
-    assert all(rate == pytest.approx(RATE, rel=0.16) for rate in seen[6:])
+    assert all(rate == pytest.approx(RATE, rel=0.16) for rate in seen[10:])
 
 
 @given(phase=phases, lags=jitters)
