@@ -121,7 +121,6 @@ interface QueueStatus {
   "burst_at": number | null;
   "handler_changed_at": number | null;
   "catching_up": CatchUp | null;
-  "trouble": string | null;
   "pauses": Array<PauseStatus>;
   "containers": Record<string, ContainerStatus>;
 }
@@ -160,6 +159,7 @@ interface ContainerStatus {
   "waiting_to_run": number | null;
   "workers_started": number | null;
   "workers_busy": number | null;
+  "trouble": string | null;
 }
 
 interface NodeStatus {

@@ -41,6 +41,7 @@ class ContainerStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     ] = None
     workers_started: Annotated[int | None, describe("Total number of started workers.")] = None
     workers_busy: Annotated[int | None, describe("Number of workers that process its events.", recorded=True)] = None
+    trouble: Annotated[str | None, describe("Why its last worker ended early.")] = None
 
 
 class PauseStatus(StoredDocument, frozen=True, kw_only=True):
@@ -111,7 +112,6 @@ class QueueStatus(StoredDocument, frozen=True, kw_only=True):
     burst_at: Annotated[Instant | None, describe("When more than twice the usual events last arrived.")] = None
     handler_changed_at: Annotated[Instant | None, describe("When the handler or its options last changed.")] = None
     catching_up: Annotated[CatchUp | None, describe("Set while a backlog that has a known, ended cause falls.")] = None
-    trouble: Annotated[str | None, describe("Why a worker ended early.")] = None
     pauses: Annotated[list[PauseStatus], describe("Active pauses of its intake or consumption.")] = []
     containers: Annotated[dict[str, ContainerStatus], describe("Keyed by node.")] = {}
 

@@ -26,6 +26,10 @@ def explain_causes(watched: WatchedSnapshot, states: Mapping[str, SubjectState])
     explained: dict[str, str] = {}
     for find in FINDERS:
         for cause in find(scene):
+            if cause.is_independent and cause.subject in explained:
+                first = explained.pop(cause.subject)
+                others = tuple(subject for subject in causes[first].affected if subject != cause.subject)
+                causes[first] = replace(causes[first], affected=others)
             root = explained.get(cause.subject, cause.subject)
             if root == cause.subject and root not in causes:
                 causes[root] = replace(cause, affected=())

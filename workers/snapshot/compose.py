@@ -147,7 +147,6 @@ def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> QueueStatus:
     out_per_second = total(row.out_per_second for row in rows)
     waiting_events = total(row.waiting_events for row in rows)
     oldest_seconds = find_longest_time(row.oldest_seconds for row in rows)
-    workers = [inputs.readings.containers.get((spec.name, node), Workers()) for node in containers]
     # At the present rate (Little's law); unknown while nothing leaves.
     clearing_seconds = 0.0 if waiting_events == 0 else None
     if waiting_events is not None and out_per_second:
@@ -173,7 +172,6 @@ def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> QueueStatus:
         retry_blocks=total(row.retry_blocks for row in rows),
         workers_at_once=workers_at_once,
         service_seconds=service_seconds,
-        trouble=next((worker.last_error for worker in workers if worker.last_error), None),
         containers=containers,
     )
 
@@ -229,6 +227,7 @@ def _build_container_status(inputs: SnapshotInputs, spec: QueueSpec, node: str) 
         waiting_to_run=workers.waiting_to_run,
         workers_started=workers.counts.get("started", 0),
         workers_busy=workers.busy,
+        trouble=workers.last_error,
     )
 
 

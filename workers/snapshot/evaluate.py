@@ -167,10 +167,19 @@ def _iterate_queue_faults(watched: WatchedSnapshot, name: str, queue: QueueStatu
     if missing:
         sentence = f"Queue {name} has no workers: {explain_missing_capabilities(missing, 'jobs')}."
         yield Fault("critical", sentence, f"{describe_capability_remedy(missing, 'jobs')} from the queue.")
-    if queue.trouble:
-        yield Fault("warning", f"Queue {name}: a worker ended early ({queue.trouble.rstrip('.')}).")
+    yield from _find_ended_workers(watched, name, queue)
     if not late and is_filling(queue):
         yield Fault("notice", describe_backlog(name, FILLING), impact=f"{format_waiting(queue.waiting_events)}.")
+
+
+def _find_ended_workers(watched: WatchedSnapshot, name: str, queue: QueueStatus) -> Iterator[Fault]:
+    """Find a node whose last worker ended early, unless its server has just restarted: the workers lost it then."""
+    restarted = {event.name for event in watched.snapshot.processes if event.kind == "restarted"}
+    for node, part in queue.containers.items():
+        if part.trouble and node not in restarted:
+            reason = part.trouble.rstrip(".")
+            yield Fault("warning", f"Queue {name}: a worker for node {node} ended early ({reason}).")
+            return
 
 
 def _list_late_faults(watched: WatchedSnapshot, name: str, queue: QueueStatus) -> list[Fault]:

@@ -1,6 +1,7 @@
 """Causes at a queue: who holds the worker slots, pauses, events that fail, slow handlers, and bursts."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from controllers.flow.admission import LAW as FLOW
@@ -112,12 +113,13 @@ def _find_slot_holder(scene: Scene) -> Iterator[Cause]:
     else:
         producer = find_dominant_producer(snapshot, name)
         remedy = suggestions.suggest_producer_remedy(snapshot, producer) if producer else []
-        remedy = [*remedy, *suggestions.suggest_intake_pause(snapshot, name)]
-        actions = [*slot, *pause, *remedy] if victims else [*slot, *remedy]
+        intake = suggestions.suggest_intake_pause(snapshot, name)
+        actions = [*remedy, *slot, *(pause if victims else []), *intake]
     loops = [subject for queue in (name, *victims) for subject in scene.list_loops(queue=queue)]
     affected = (*(f"queue/{queue}" for queue in victims), *loops)
     severity: Severity | None = "warning" if is_early else None
-    yield Cause(f"queue/{name}", sentence, join_sentences(*parts), affected, tuple(actions), severity)
+    impact = join_sentences(*parts)
+    yield Cause(f"queue/{name}", sentence, impact, affected, tuple(actions), severity, is_independent=slow)
 
 
 def _describe_service(row: QueueStatus) -> str:
@@ -145,7 +147,7 @@ def _find_poison(scene: Scene) -> Iterator[Cause]:
         loops = tuple(scene.list_loops(queue=name))
         replaced = (describe_backlog(name, DEAD_LETTERS),)
         sentence = f"Events of queue {name} fail on every attempt."
-        yield Cause(f"queue/{name}", sentence, impact, loops, tuple(actions), replaces=replaced)
+        yield Cause(f"queue/{name}", sentence, impact, loops, tuple(actions), replaces=replaced, is_independent=True)
 
 
 def _find_dead_letters(scene: Scene) -> Iterator[Cause]:
@@ -204,7 +206,8 @@ def _describe_late_jobs(scene: Scene, name: str, row: QueueStatus) -> Cause:
         how = f"became {slower}× slower" if slower is not None else f"takes {takes} per event"
         pause = suggestions.suggest_pause(snapshot, name, ())
         actions = [*suggestions.suggest_rollback(snapshot, name), *slot, *pause]
-        return _describe_late_queue(scene, name, f"The handler of queue {name} {how}.", actions)
+        cause = _describe_late_queue(scene, name, f"The handler of queue {name} {how}.", actions)
+        return replace(cause, is_independent=slower is not None)
     return _describe_overload(scene, name, WORKER_RATE.name, "the worker rate loop", slot)
 
 
@@ -228,8 +231,9 @@ def _describe_overload(scene: Scene, name: str, law: str, handler: str, remedies
     intake = suggestions.suggest_intake_pause(snapshot, name)
     producer = find_dominant_producer(snapshot, name)
     producer_remedy = suggestions.suggest_producer_remedy(snapshot, producer) if producer else []
-    actions = [*remedies, *producer_remedy, *intake]
-    burst, hot = _is_burst(scene, name), find_hot_key(snapshot, name)
+    actions = [*producer_remedy, *remedies, *intake]
+    # Of an application that sends more, the key of its events is no cause.
+    burst, hot = _is_burst(scene, name), None if producer_remedy else find_hot_key(snapshot, name)
     what = f"A burst on queue {name}{describe_producer(snapshot, name)}" if burst else f"Queue {name} is filling"
     if hot:
         what = f"Queue {name} falls behind" if late else f"Queue {name} is filling"

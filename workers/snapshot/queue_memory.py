@@ -158,6 +158,8 @@ class QueueMemory:
         incoming = self._recent.setdefault(name, SmoothedRate()).add(row.in_per_second, at_seconds)
         if incoming is not None and incoming >= MIN_BURST_PER_SECOND and arrivals.is_unusual(incoming):
             self._bursts[name] = now
+        elif (row.waiting_events or 0) <= (row.in_per_second or 0.0):
+            self._bursts[name] = None  # What it left is worked off.
         arrivals.add(incoming, at_seconds)
         if spec is not None:
             handler = (spec.handler, dict(spec.handler_options))
@@ -203,7 +205,9 @@ def _name_outage(kind: str, name: str) -> str:
 
 
 def _is_outage(state: SubjectState | None) -> bool:
-    return state is not None and state.severity == "critical" and state.within is None
+    if state is None or state.within is not None:
+        return False
+    return state.severity == "critical" or (state.kind == "pipeline" and bool(state.affected))
 
 
 def _advance_catch_up(known: CatchUp | None, row: QueueStatus, now: float) -> CatchUp | None:

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from controllers.framework.reason import capitalize, format_count
 from queues.nodes.node_state import OFFLINE, TOOBUSY
 from workers.alerts.evaluation.impact import describe_node_impact, join_names
-from workers.documents.pipeline import FAILED, STALLED, UNHEARD
+from workers.documents.pipeline import FAILED, STALLED, STARTING, UNHEARD
+from workers.documents.snapshot import Snapshot
 from workers.documents.states import SubjectState
 from workers.snapshot import suggestions
 from workers.snapshot.scene import (
@@ -111,6 +112,25 @@ def _find_stopped_control(scene: Scene) -> Iterator[Cause]:
             yield Cause(f"host/{state.name}", sentence, impact, loops, (restart,))
 
 
+def _find_starting_pipeline(scene: Scene) -> Iterator[Cause]:
+    """Find that the pipeline or an application is starting, so that its queues wait for a time."""
+    pipeline = scene.snapshot.pipeline
+    queues = _list_pipeline_queues(scene.snapshot)
+    if pipeline.state == STARTING:
+        applications = [f"application/{name}" for name in pipeline.applications]
+        yield _describe_start(scene, "pipeline/main", queues, applications)
+        return
+    for name, row in pipeline.applications.items():
+        if row.state == STARTING:
+            yield _describe_start(scene, f"application/{name}", row.queues, ())
+
+
+def _describe_start(scene: Scene, subject: str, queues: Sequence[str], applications: Sequence[str]) -> Cause:
+    late = [f"queue/{name}" for name in queues if scene.has_backlog_problem(name)]
+    impact = f"{_describe_pipeline(scene, queues)} Nothing to do: it continues from its last checkpoint."
+    return Cause(subject, scene.states[subject].finding, impact, (*applications, *late))
+
+
 def _find_stopped_pipeline(scene: Scene) -> Iterator[Cause]:
     """Find that the pipeline or an application is down or makes no progress: its queues wait."""
     snapshot, pipeline = scene.snapshot, scene.snapshot.pipeline
@@ -125,7 +145,7 @@ def _find_stopped_pipeline(scene: Scene) -> Iterator[Cause]:
         elif pipeline.state in UNHEARD and pipeline.state is not None:
             sentence = f"The pipeline stopped reporting{format_since(pipeline.age_seconds)}."
         kill = "Kills the suspended process and starts it" if suspended else "Starts the pipeline"
-        read = [name for name, row in snapshot.queues.items() if row.kind == "pipeline"]
+        read = _list_pipeline_queues(snapshot)
         effect = f"{kill} again. {suggestions.describe_pipeline_start(snapshot, read)}"
         restart = suggestions.suggest_restart("pipeline", effect)
         applications = [f"application/{name}" for name in pipeline.applications]
@@ -145,6 +165,10 @@ def _find_stopped_pipeline(scene: Scene) -> Iterator[Cause]:
             impact = _describe_pipeline(scene, row.queues)
             affected = ("pipeline/main", *queues, *loops)
             yield Cause(f"application/{name}", state.finding, impact, affected, tuple(actions))
+
+
+def _list_pipeline_queues(snapshot: Snapshot) -> list[str]:
+    return [name for name, row in snapshot.queues.items() if row.kind == "pipeline"]
 
 
 def _describe_pipeline(scene: Scene, queues: Sequence[str]) -> str:
@@ -200,6 +224,7 @@ RESOURCE_FINDERS = (
     _find_stopped_pool,
     _find_lost_nodes,
     _find_stopped_control,
+    _find_starting_pipeline,
     _find_stopped_pipeline,
     _find_rejected_declarations,
     _find_busy_nodes,

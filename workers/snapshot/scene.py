@@ -18,6 +18,9 @@ DOMINANT = 0.5  # share of the events of a sample
 MIN_SAMPLE = 20
 OLDEST_SHARE = 0.9
 EARLY_SHARE = 0.25  # of the wait limit: from here on a burst or a slow handler is a warning
+EARLY_SECONDS = 3.0  # but not below: batches of events and new workers cause such waits
+# Seconds of arrivals that wait when a queue does not keep up. The pipeline reads its queues in batches.
+BACKLOG_SECONDS = {"jobs": 1.0, "pipeline": 3.0}
 FILLS_SECONDS = 30.0  # of arrivals: a larger backlog is more than a consumer takes at once
 BEHIND, SLOW, FILLING, PAUSED = "falls behind", "is slow", "is filling", "is paused"
 DEAD_LETTERS = "has dead letters"
@@ -29,6 +32,7 @@ class Cause:
     """A cause. severity: None where it is that of its subject and of what it explains.
 
     replaces: the sentences of its subject that it says better, in addition to those of a backlog.
+    is_independent: whether nothing else can cause it, so that it stays a cause beside a lost node.
     """
 
     subject: str
@@ -38,6 +42,7 @@ class Cause:
     actions: tuple[SuggestedAction, ...] = ()
     severity: Severity | None = None
     replaces: tuple[str, ...] = ()
+    is_independent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ class Scene:
     def waits_noticeably(self, name: str) -> bool:
         """Return whether the oldest event of a queue has waited for a notable part of its limit."""
         limit, wait = self.find_limit(name), self.snapshot.queues[name].wait_seconds
-        return limit is not None and wait is not None and wait >= EARLY_SHARE * limit
+        return limit is not None and wait is not None and wait >= max(EARLY_SECONDS, EARLY_SHARE * limit)
 
     def has_dead_letters(self, name: str) -> bool:
         """Return whether a queue has as many dead letters as a rule names."""
@@ -121,7 +126,8 @@ def list_backlog_sentences(name: str) -> set[str]:
 def is_filling(queue: QueueStatus) -> bool:
     """Return whether a queue does not keep up: arrivals exceed output, and the backlog exceeds recent arrivals."""
     waiting, arrivals = queue.waiting_events or 0, queue.in_per_second or 0.0
-    return (queue.trend == "rising" and waiting > arrivals) or waiting > FILLS_SECONDS * max(arrivals, 1.0)
+    is_behind = waiting > BACKLOG_SECONDS.get(queue.kind or "", 1.0) * arrivals
+    return (queue.trend == "rising" and is_behind) or waiting > FILLS_SECONDS * max(arrivals, 1.0)
 
 
 def compute_slowdown(row: QueueStatus) -> int | None:

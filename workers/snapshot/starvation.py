@@ -2,7 +2,7 @@
 
 share of a queue = the slots that its workers have / all slots, averaged over about MEMORY_SECONDS
 it crowds        when all queues together have FULL of the slots, and it at least CROWDS of them; until
-                 it has less than CROWDED of them
+                 it has less than CROWDED of them; not a queue that was crowded within FREED_SECONDS
 it is crowded    a queue with less than LIGHT of them while another one crowds, or with less than HALF of what
                  that one has (of few slots, one is a large share); and for LINGER_SECONDS after that, since
                  its backlog keeps its own workers busy then
@@ -16,10 +16,11 @@ from workers.alerts.lifecycle.inhibition import LINGER_SECONDS
 from workers.documents.queues import SlotHolder
 from workers.documents.snapshot import Snapshot
 
-MEMORY_SECONDS = 6.0
+MEMORY_SECONDS = 4.0
 FULL, CROWDS, CROWDED, LIGHT = 0.8, 0.4, 0.3, 0.2
 HALF = 0.5
 ALL, MOST, LEAST = 0.7, 0.55, 0.45
+FREED_SECONDS = 10.0
 
 
 class Starvation:
@@ -45,7 +46,9 @@ class Starvation:
         first = max(self._shares, key=lambda name: self._shares[name], default="")
         full = sum(self._shares.values()) >= FULL
         if self._shares.get(self._crowding, 0.0) < CROWDED:
-            self._crowding = first if full and self._shares[first] >= CROWDS else ""
+            _, crowded_at = self._crowded.get(first, ("", -math.inf))
+            waited = monotonic_seconds - crowded_at <= FREED_SECONDS
+            self._crowding = first if full and self._shares[first] >= CROWDS and not waited else ""
         if self._crowding:
             self._crowded.pop(self._crowding, None)
             less = max(LIGHT, HALF * self._shares[self._crowding])

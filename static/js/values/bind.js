@@ -11,7 +11,12 @@ export const NOT_JUDGED = { sign: "", stale: true, finding: "", word: "Unknown" 
 /** @type {Record<string, (element: HTMLElement, value: any, snapshot: LiveSnapshot) => void>} */
 const SPECIAL = {
   text: (element, value) => write(element, value ?? "—"),
-  headline: (element, value, { health }) => writeSentence(element, value ?? "—", health.findings?.[0]),
+  headline: (element, value, { health }) => {
+    const first = health.findings?.[0], hero = element.closest("#hero");
+    writeSentence(element, value ?? "—", first);
+    // The impact and the actions of another problem are hidden until they are rendered again.
+    if (hero instanceof HTMLElement) hero.toggleAttribute("data-outdated", (hero.dataset.subject ?? "") !== (first?.subject ?? ""));
+  },
   state: (element, row) => {
     const word = healthWord(row) + (row?.stale ? ", stale" : "");
     if (element.dataset.state !== (row?.state ?? "")) element.dataset.state = row?.state ?? "";

@@ -5,7 +5,7 @@ import { localise, update, write } from "./bind.js";
 import { isPointed, isTypedIn, isWorkedOn } from "./hand.js";
 import { resolve, store, subscribe } from "./store.js";
 
-const PAUSE_SECONDS = 4, MAX_PAUSE_SECONDS = 32;
+const PAUSE_SECONDS = 4, MAX_PAUSE_SECONDS = 32, OUTDATED_PAUSE_SECONDS = 0.5;
 const PATIENCE_MILLISECONDS = 30_000; // a fetch that hangs would block all later ones
 const WORST_SECONDS = 15, RECEIVERS_SECONDS = 5, RECORDS_SECONDS = 10;
 
@@ -145,7 +145,8 @@ function look(snapshot) {
       due.add(element.id);
     }
   }
-  const pause = Math.min(MAX_PAUSE_SECONDS, PAUSE_SECONDS * 2 ** refusals);
+  const isOutdated = [...due].some((id) => document.getElementById(id)?.matches("[data-outdated]"));
+  const pause = Math.min(MAX_PAUSE_SECONDS, (isOutdated ? OUTDATED_PAUSE_SECONDS : PAUSE_SECONDS) * 2 ** refusals);
   if (due.size && performance.now() - last > pause * 1000) run();
 }
 
@@ -219,11 +220,11 @@ function waits(old, part, isBehind, emptied) {
 }
 
 /** Check if a part is in use and must not be replaced. After a user's change, only a field with the focus counts. The
- * pointer doesn't hold a part with data-eager, which has no rows to click.
+ * pointer doesn't hold a part with data-eager, which has no rows to click, or an outdated one, whose buttons are hidden.
  * @param {HTMLElement} part @param {Emptied} emptied */
 function isHeld(part, emptied) {
   if (emptied) return isTypedIn(part);
-  return isWorkedOn(part) || (isPointed(part) && !("eager" in part.dataset)) || part.querySelector("[data-choice]:checked, [data-all]:checked") !== null;
+  return isWorkedOn(part) || (isPointed(part) && !part.matches("[data-eager], [data-outdated]")) || part.querySelector("[data-choice]:checked, [data-all]:checked") !== null;
 }
 
 /** Check if a part is the placeholder of a page that can't be shown yet.

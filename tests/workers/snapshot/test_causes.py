@@ -440,3 +440,62 @@ def test_what_an_outage_has_delayed_is_no_new_problem_when_it_ends():
     seen = plant.run(20)
     assert {row.health.severity for row in seen[12:]} == {"notice"}
     assert seen[-1].sentence == "Queue alert catches up after the outage of its workers."
+
+
+def test_a_slow_handler_stays_a_cause_beside_a_lost_node_where_its_events_wait():
+    def wait_on_n2(plant: VirtualPlant, second: int) -> None:
+        if second > 3:
+            for name in JOBS:
+                plant.document["queues"][name]["containers"]["n2"]["oldest_seconds"] = 1.0 * second
+
+    plant, _ = start(make_handler_slow, lose_node, wait_on_n2)
+    node, slow = plant.snapshot.health.findings[:2]
+    assert (node.subject, slow.subject) == ("node/n2", "queue/slow")
+    assert slow.actions[0].words == "Pause consumption of slow"
+    assert "queue/slow" not in plant.states["node/n2"].affected
+
+
+def test_a_pipeline_that_starts_again_is_the_cause_of_its_late_queues_until_they_have_caught_up():
+    plant = VirtualPlant()
+    plant.run(60)
+    plant.document["pipeline"] |= {"state": "starting", "error": "its process exited"}
+    for second in range(40):
+        plant.fall_behind("telemetry", 1.0 * second, 25 * second)
+        plant.run(1)
+    (found,) = plant.snapshot.health.findings
+    assert found.sentence.startswith("The pipeline is starting again after a failure: its process exited")
+    assert "Nothing to do" in found.impact and found.actions == []
+    plant.document["pipeline"] |= {"state": "running", "error": None}
+    plant.queue("telemetry", waiting_events=900, wait_seconds=36.0, trend="falling")
+    assert plant.observe().findings[0].severity == "notice"
+    plant.run(6)
+    assert plant.snapshot.health.sentence == "Queue telemetry catches up after the outage of the pipeline."
+
+
+def test_a_burst_whose_events_are_processed_is_no_cause_of_what_comes_later():
+    plant, _ = start(send_burst, seconds=60)
+    plant.queue("process", waiting_events=0, wait_seconds=0.0, trend="steady")
+    plant.run(2)
+    plant.fall_behind("process", 40.0, 400)
+    plant.run(8)
+    assert plant.snapshot.health.sentence == "Queue process falls behind."
+
+
+def test_a_worker_that_ended_early_names_the_node_unless_its_server_has_just_restarted():
+    plant = VirtualPlant()
+    plant.document["queues"]["alert"]["containers"]["n2"]["trouble"] = "127.0.0.1:7 is not responding."
+    sentence = "Queue alert: a worker for node n2 ended early (127.0.0.1:7 is not responding)."
+    assert plant.observe().sentence == sentence
+    plant.document["processes"] = [{"name": "n2", "kind": "restarted", "at": plant.now, "how": "SIGKILL"}]
+    plant.run(6)
+    assert plant.snapshot.health.sentence == "Process n2 restarted after SIGKILL."
+
+
+def test_who_holds_the_slots_is_named_before_a_queue_is_late():
+    plant, _ = start(make_handler_slow, seconds=14)
+    found = plant.snapshot.health.findings[0]
+    assert (found.severity, found.sentence) == (
+        "warning",
+        "The handler of queue slow became 20× slower and holds both worker slots.",
+    )
+    assert found.actions[0].words == "Pause consumption of slow"
