@@ -5,7 +5,8 @@ earnest: a producer, a changed handler, a signal to a process. Every half second
 action, and the strip are read. Then the right action is pressed.
 
     named             seconds until all causes are named by a headline
-    named share       share of the readings from KNOWN_SECONDS on, until the action is pressed, that name all of them
+    named share       share of the readings from KNOWN_SECONDS after the first effect on, until the action is pressed,
+                      that name all of them; of what ends without an action, those after its end that name nothing
     changes           the most changes of the first headline within CHANGE_SECONDS
     incidents         alerts that fired and that no other explains
     notifications     calls of a webhook, including those for the end
@@ -34,6 +35,7 @@ from bench.trouble.play import Console, play
 log = logging.getLogger(__name__)
 TROUBLE_SECONDS = 180.0
 SEED = 58
+MISSED = 99.0  # clicks and taps where the action is missing
 LIMITS = {
     "named_share": 1.0,
     "headline_changes": 1.0,
@@ -56,11 +58,9 @@ def run(seconds: float) -> dict[str, Any]:
         for trouble in TROUBLES[:count]:
             outcomes.append(play(shop, console, trouble, chance))
             log.warning("%s", format_table(outcomes[-1:]))
+            _write(outcomes)
     log.warning("\n%s", format_table(outcomes))
     figures = figures_of(outcomes)
-    document = {"figures": figures, "outcomes": [outcome.document() for outcome in outcomes]}
-    Path(settings.WEIR_DATA).mkdir(parents=True, exist_ok=True)
-    (Path(settings.WEIR_DATA) / "trouble.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
     return {
         "figures": figures,
         "peers": {f"limit_{name}": value for name, value in LIMITS.items()},
@@ -68,6 +68,13 @@ def run(seconds: float) -> dict[str, Any]:
         "at_least": AT_LEAST,
         "said": {"table": format_table(outcomes)},
     }
+
+
+def _write(outcomes: list[Outcome]) -> None:
+    """Write what is known so far."""
+    document = {"figures": figures_of(outcomes), "outcomes": [outcome.document() for outcome in outcomes]}
+    Path(settings.WEIR_DATA).mkdir(parents=True, exist_ok=True)
+    (Path(settings.WEIR_DATA) / "trouble.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
 
 
 def figures_of(outcomes: list[Outcome]) -> dict[str, float]:
@@ -79,7 +86,7 @@ def figures_of(outcomes: list[Outcome]) -> dict[str, float]:
         "headline_changes": max(outcome.headline_changes for outcome in outcomes),
         "incidents_a_cause": max(len(outcome.incidents) / outcome.causes for outcome in outcomes),
         "notifications_a_cause": max(outcome.notifications / outcome.causes for outcome in outcomes),
-        "clicks": max((outcome.clicks or float("inf") for outcome in acted), default=0.0),
-        "taps": max((outcome.taps or float("inf") for outcome in acted), default=0.0),
+        "clicks": max((outcome.clicks or MISSED for outcome in acted), default=0.0),
+        "taps": max((outcome.taps or MISSED for outcome in acted), default=0.0),
         "ended_share": sum(outcome.ended_seconds is not None for outcome in outcomes) / len(outcomes),
     }

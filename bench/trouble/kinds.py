@@ -2,10 +2,11 @@
 
 import re
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import psutil
 
@@ -36,9 +37,12 @@ Strike = Callable[[Shop, Random], AbstractContextManager[object]]
 
 @dataclass(frozen=True)
 class Trouble:
+    """A kind of trouble. has_begun: whether a snapshot shows an effect of it."""
+
     name: str
     strike: Strike
     causes: tuple[Cause, ...]
+    has_begun: Callable[[Mapping[str, Any]], bool] = lambda snapshot: True
 
     @property
     def needs_action(self) -> bool:
@@ -81,6 +85,13 @@ def _find(*words: str) -> Callable[[Shop], psutil.Process]:
     return lambda shop: shop.process_matching(*words)
 
 
+def _has_more(snapshot: Mapping[str, Any], queue: str) -> bool:
+    """Return whether twice the usual events arrive: the pipeline runs a new declaration after some seconds."""
+    row = snapshot["queues"].get(queue, {})
+    usual = row.get("usual_in_per_second")
+    return usual is not None and (row.get("in_per_second") or 0.0) >= 2 * usual
+
+
 SLOW = Cause([("handler", QUEUE), (QUEUE, "slot")], f"(pause consumption of|roll back the handler of) {QUEUE}")
 FROZEN_AGENT = Cause([("agent", OTHER_NODE)], f"restart agent-{OTHER_NODE}")
 freeze_agent = _send(signal.SIGSTOP, _find("queues.nodes.agent", OTHER_NODE))
@@ -116,7 +127,13 @@ TROUBLES = [
         "bad declaration",
         _use("a bad declaration", "mail"),
         (Cause([(APPLICATION,), ("mail",)], "(restore the declaration|pause (intake|consumption) of mail)"),),
+        lambda snapshot: _has_more(snapshot, "mail"),
     ),
-    Trouble("hot key", _use("a hot key"), (Cause([(QUEUE,)], f"(pause intake of {QUEUE}|relieve)"),)),
+    Trouble(
+        "hot key",
+        _use("a hot key"),
+        (Cause([(QUEUE,)], f"(pause intake of {QUEUE}|relieve|add 1 worker slot)"),),
+        lambda snapshot: _has_more(snapshot, QUEUE),
+    ),
     Trouble("two at once", _both(_use("a slow handler"), freeze_agent), (SLOW, FROZEN_AGENT)),
 ]

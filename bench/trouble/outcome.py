@@ -7,19 +7,30 @@ from typing import Any
 
 from bench.trouble.kinds import Cause
 
-KNOWN_SECONDS, CHANGE_SECONDS = 10.0, 5.0
+KNOWN_SECONDS = 10.0
+# The console's hysteresis of 5 s, less the time between two readings and what a busy host delays one of them by.
+CHANGE_SECONDS = 4.0
 HEADER = ("kind", "named s", "share", "changes", "incidents", "notified", "clicks", "taps", "ended s", "first action")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Texts of the page at one time. at: seconds since the trouble began."""
+    """Texts of the page at one time.
+
+    at: seconds since the trouble began; is_effective: whether it has had an effect by then, so that its cause can be
+    known.
+    """
 
     at: float
     headlines: list[str]
     impact: list[str]
     actions: list[str]
     strip: str
+    is_effective: bool = True
+
+    @property
+    def is_calm(self) -> bool:
+        return all(text.startswith("Normal:") for text in self.headlines[:1])
 
 
 @dataclass(frozen=True)
@@ -49,10 +60,15 @@ def find_named_seconds(readings: Sequence[Reading], causes: Sequence[Cause]) -> 
     return next((reading.at for reading in readings if _names_all(reading, causes)), None)
 
 
-def compute_named_share(readings: Sequence[Reading], causes: Sequence[Cause]) -> float:
-    """Return the share of readings that name all causes, from KNOWN_SECONDS on."""
-    known = [reading for reading in readings if reading.at >= KNOWN_SECONDS]
-    return sum(_names_all(reading, causes) for reading in known) / len(known) if known else 0.0
+def compute_named_share(readings: Sequence[Reading], causes: Sequence[Cause], needs_action: bool = True) -> float:
+    """Return the share of readings that name all causes, from KNOWN_SECONDS after the first effect on.
+
+    What ends without an action may be over: then no other problem may be named.
+    """
+    begun = next((reading.at for reading in readings if reading.is_effective), 0.0)
+    known = [reading for reading in readings if reading.at >= begun + KNOWN_SECONDS]
+    right = [_names_all(reading, causes) or (not needs_action and reading.is_calm) for reading in known]
+    return sum(right) / len(known) if known else 0.0
 
 
 def _names_all(reading: Reading, causes: Sequence[Cause]) -> bool:

@@ -40,12 +40,12 @@ class Console:
         self.desktop.goto(f"{self.url}/")
         self.phone.goto(f"{self.url}/queues/")
 
-    def read(self, since: float) -> Reading:
+    def read(self, since: float, is_effective: bool) -> Reading:
         """Read the overview. While the web process is gone, the page still shows what it showed."""
         shown: dict[str, Any] = {"headlines": [], "impact": [], "actions": [], "strip": ""}
         with suppress(Error):
             shown = self.desktop.evaluate(READ, ACTIONS)
-        return Reading(at=round(time.time() - since, 1), **shown)
+        return Reading(at=round(time.time() - since, 1), is_effective=is_effective, **shown)
 
 
 def _open(browser: Browser, url: str, password: str, **options: Any) -> Page:
@@ -66,7 +66,7 @@ def play(shop: Shop, console: Console, trouble: Trouble, chance: Random) -> Outc
     watch, called = AlertWatch(time.time()), len(shop.calls.seen)
     readings: list[Reading] = []
     with _strike(trouble, shop, chance):
-        _watch(shop, console, watch, readings)
+        _watch(shop, console, trouble, watch, readings)
         taps = _count_taps(console, trouble)
         clicks = _press(console, trouble)
         ended = _wait_for_end(shop, watch)
@@ -85,7 +85,7 @@ def play(shop: Shop, console: Console, trouble: Trouble, chance: Random) -> Outc
         causes=len(trouble.causes),
         needs_action=trouble.needs_action,
         named_seconds=find_named_seconds(readings, trouble.causes),
-        named_share=compute_named_share(readings, trouble.causes),
+        named_share=compute_named_share(readings, trouble.causes, trouble.needs_action),
         headline_changes=count_headline_changes(readings),
         incidents=[f"{row['title']}: {row['sentence']}" for row in watch.incidents()],
         notifications=len(shop.calls.seen) - called,
@@ -109,11 +109,14 @@ def _strike(trouble: Trouble, shop: Shop, chance: Random) -> Iterator[None]:
             struck.__exit__(None, None, None)
 
 
-def _watch(shop: Shop, console: Console, watch: AlertWatch, readings: list[Reading]) -> None:
+def _watch(shop: Shop, console: Console, trouble: Trouble, watch: AlertWatch, readings: list[Reading]) -> None:
+    """Read the screen each half second."""
+    is_effective = False
     while time.time() - watch.since < WATCH_SECONDS:
-        began = time.monotonic()
-        readings.append(console.read(watch.since))
-        watch.check(shop.snapshot())
+        began, snapshot = time.monotonic(), shop.snapshot()
+        watch.check(snapshot)
+        is_effective = is_effective or (snapshot is not None and trouble.has_begun(snapshot))
+        readings.append(console.read(watch.since, is_effective))
         time.sleep(max(0.0, READ_SECONDS - (time.monotonic() - began)))
 
 

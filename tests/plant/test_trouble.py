@@ -42,8 +42,17 @@ def test_a_cause_is_named_only_by_a_headline_with_all_of_its_words():
     assert compute_named_share([], [SLOW]) == 0.0
 
 
+def test_a_cause_has_to_be_named_from_ten_seconds_after_its_first_effect_on_until_it_is_over():
+    late = [Reading(at, ["Queue mail falls behind."], [], [], "", is_effective=at > 5) for at in (1.0, 6.0, 15.0)]
+    named = Reading(16.0, ["The handler of orders holds both worker slots."], [], [], "")
+    assert compute_named_share([*late, named], [SLOW]) == 1.0
+    over = reading(17.0, "Normal: All queues keep up.")
+    assert compute_named_share([*late, named, over], [SLOW]) == 0.5
+    assert compute_named_share([*late, named, over], [SLOW], needs_action=False) == 1.0
+
+
 def test_changes_are_counted_where_they_are_closest():
-    texts = [(0.0, "a"), (4.0, "b"), (5.0, "a"), (8.5, "b"), (20.0, "a")]
+    texts = [(0.0, "a"), (4.0, "b"), (5.0, "a"), (7.5, "b"), (20.0, "a")]
     assert count_headline_changes([reading(at, text) for at, text in texts]) == 3
     assert count_headline_changes([reading(at, "a") for at in (0.0, 0.5, 1.0)]) == 0
 
