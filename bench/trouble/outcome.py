@@ -65,7 +65,7 @@ def compute_named_share(readings: Sequence[Reading], causes: Sequence[Cause], ne
 
     What ends without an action may be over: then no other problem may be named.
     """
-    begun = next((reading.at for reading in readings if reading.is_effective), 0.0)
+    begun = max((reading.at for reading in readings if not reading.is_effective), default=0.0)
     known = [reading for reading in readings if reading.at >= begun + KNOWN_SECONDS]
     right = [_names_all(reading, causes) or (not needs_action and reading.is_calm) for reading in known]
     return sum(right) / len(known) if known else 0.0
