@@ -43,7 +43,7 @@ def test_a_cause_is_named_only_by_a_headline_with_all_of_its_words():
 
 
 def test_a_cause_has_to_be_named_from_ten_seconds_after_its_first_effect_on_until_it_is_over():
-    late = [Reading(at, ["Queue mail falls behind."], [], [], "", is_effective=at > 5) for at in (1.0, 6.0, 15.0)]
+    late = [Reading(at, ["Queue mail falls behind."], [], [], "", is_effective=at > 5) for at in (4.0, 6.0, 13.0)]
     named = Reading(16.0, ["The handler of orders holds both worker slots."], [], [], "")
     assert compute_named_share([*late, named], [SLOW]) == 1.0
     over = reading(17.0, "Normal: All queues keep up.")
