@@ -131,6 +131,15 @@ def _check_queues(actor: Actor, queues: Collection[str]) -> None:
         raise BadInput("queues", f"exceed those of {actor.name}: {', '.join(sorted(actor.queues or ()))}.")
 
 
+def list_grantable_actions(actor: Actor) -> dict[str, list[str]]:
+    """Return the actions that the actor may give a token, by family."""
+    grantable: dict[str, list[str]] = {}
+    for action in sorted(set(ACTIONS) - SESSIONS_ONLY):
+        if actor.may_somewhere(action):
+            grantable.setdefault(get_action_family(action), []).append(action)
+    return grantable
+
+
 def _check_actions(actor: Actor, actions: Collection[str]) -> None:
     for action in actions:
         if action in SESSIONS_ONLY or (action not in ACTIONS and action not in FAMILIES):

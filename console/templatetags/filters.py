@@ -25,7 +25,7 @@ from workers.models import LedgerEntry, Override
 from workers.steering.scope import Scope
 
 register = template.Library()
-EVERY_TICK = "each=1"  # of the ledger's query
+EVERY_TICK = "ticks=all"  # of the ledger's query
 FILTERS: dict[str, Callable[..., Any]] = {
     "iso": format_iso_time,
     "value": formats.format_value,

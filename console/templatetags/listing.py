@@ -10,9 +10,10 @@ from typing import Any
 
 from django import template
 from django.contrib.auth.models import User
+from django.db.models import Model, QuerySet
 from django.template.context import Context
 from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 from console.display.states import rank
 from controllers.worker_rate import law as worker_rate
@@ -27,6 +28,7 @@ register = template.Library()
 WORKER_RATE = worker_rate.LAW.name
 MAX_ROWS = 60
 MAX_COLUMNS = 16
+MAX_SUGGESTED = 500  # values that a field offers: a page stays small, and browsers filter them as people type
 Row = tuple[str, Any]
 
 
@@ -119,15 +121,56 @@ def fits_a_matrix(rows: Mapping[str, Any]) -> bool:
 
 @register.simple_tag
 def known_subjects() -> SafeString:
-    """Render the suggestions of a field for a queue, a node, or a severity (list="known-subjects")."""
-    queues, nodes = (model.objects.order_by("name").values_list("name", flat=True) for model in (Queue, Node))
-    return _render_datalist("known-subjects", [*queues, *nodes, *GRAVITY])
+    """Render the suggestions of a field for a severity, a queue, or a node (list="known-subjects")."""
+    return _render_datalist("known-subjects", [*GRAVITY, *_list_names(Queue, "name"), *_list_names(Node, "name")])
 
 
 @register.simple_tag
 def known_users() -> SafeString:
     """Render the suggestions of a field for a user (list="known-users")."""
-    return _render_datalist("known-users", User.objects.order_by("username").values_list("username", flat=True))
+    return _render_datalist("known-users", _list_names(User, "username"))
+
+
+@register.simple_tag
+def known_capabilities(snapshot: Snapshot) -> SafeString:
+    """Render the suggestions of a field for a capability of a worker host (list="known-capabilities")."""
+    names = {name for host in snapshot.hosts.values() for name in host.capabilities}
+    return _render_datalist("known-capabilities", sorted(names)[:MAX_SUGGESTED])
+
+
+@register.simple_tag
+def active_users() -> list[str]:
+    """Return the users that a person can choose from, and one more than MAX_SUGGESTED if there are more."""
+    return list(_query_names(User, "username").filter(is_active=True)[: MAX_SUGGESTED + 1])
+
+
+@register.simple_tag
+def choose(name: str, value: str, known: Iterable[str], empty: str) -> SafeString:
+    """Render a field for one of the known values: a list to choose from; if they are more than MAX_SUGGESTED, a text.
+
+    empty: what no value means. A present value that is no longer known stays until somebody changes it.
+    """
+    values = list(known)
+    if len(values) > MAX_SUGGESTED:
+        suggested = _render_datalist(f"{name}-known", values[:MAX_SUGGESTED])
+        field = '<input name="{}" value="{}" list="{}-known" maxlength="150" autocomplete="off" placeholder="{}">{}'
+        return format_html(field, name, value, name, empty, suggested)
+    offered = values if not value or value in values else [value, *values]
+    options = format_html_join(
+        "",
+        '<option value="{}"{}>{}</option>',
+        ((option, mark_safe(" selected") if option == value else "", option or empty) for option in ("", *offered)),
+    )
+    return format_html('<select name="{}">{}</select>', name, options)
+
+
+def _list_names(model: type[Model], field: str) -> list[str]:
+    return list(_query_names(model, field)[:MAX_SUGGESTED])
+
+
+def _query_names(model: type[Model], field: str) -> QuerySet[Any, str]:
+    names: QuerySet[Any, str] = model._default_manager.order_by(field).values_list(field, flat=True)
+    return names
 
 
 def _render_datalist(name: str, values: Iterable[str]) -> SafeString:

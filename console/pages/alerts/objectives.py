@@ -30,6 +30,7 @@ from console.pages.frame.page import (
     render_page,
     text_of,
 )
+from queues.models import Queue
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, TOOBUSY
 from workers.documents.objectives import ObjectiveStatus
 from workers.documents.snapshot import Snapshot
@@ -135,7 +136,8 @@ class OpenObjective:
     incidents: list[BurntPart]
     kinds: Collection[tuple[str, str]]
     pays: Collection[tuple[str, str]]
-    names: Collection[tuple[str, str]]  # kind → its figures
+    names: Collection[tuple[str, Sequence[str]]]  # kind → its figures
+    known_subjects: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,13 +160,13 @@ def objectives_page(request: HttpRequest, name: str = "") -> HttpResponse:
         _build_row(objective_row, get_snapshot(request))
         for objective_row in Objective.objects.select_related("changed_by")
     ]
-    opened = None
+    opened, applications = None, get_snapshot(request).pipeline.applications
     if name == NEW or (errors and not Objective.objects.filter(name=name).exists()):
-        opened = _open_objective(None, {"kind": "queue", "target": 0.999, "window_days": 30}, typed)
+        opened = _open_objective(None, {"kind": "queue", "target": 0.999, "window_days": 30}, typed, applications)
     elif name:
         row = get_object_or_404(Objective, name=name)
         listed = next(listed_row for listed_row in rows_listed if listed_row.objective.pk == row.pk)
-        opened = _open_objective(listed, definitions.document(row), typed)
+        opened = _open_objective(listed, definitions.document(row), typed, applications)
     # The least left first; those that are not counted yet last.
     rows_listed.sort(key=lambda row: (2.0 if row.left is None else row.left, row.objective.name))
     return render_page(request, ObjectivesPage(objectives=rows_listed, opened=opened))
@@ -196,7 +198,9 @@ def _build_row(row: Objective, snapshot: Snapshot) -> ListedObjective:
     )
 
 
-def _open_objective(listed: ListedObjective | None, document: dict[str, Any], typed: Submitted) -> OpenObjective:
+def _open_objective(
+    listed: ListedObjective | None, document: dict[str, Any], typed: Submitted, applications: Collection[str]
+) -> OpenObjective:
     row = listed.objective if listed else None
     burnt = objectives.build_burn_report(row, timezone.now()) if row else None
     shown = {**document, "target": f"{100 * document['target']:.10g}"}
@@ -224,7 +228,8 @@ def _open_objective(listed: ListedObjective | None, document: dict[str, Any], ty
         incidents=incidents,
         kinds=[(value, str(label)) for value, label in Objective.Kind.choices],
         pays=[(value, str(label)) for value, label in Objective.PaysFor.choices],
-        names=[(kind, ", ".join(names)) for kind, names in NAMES.items()],
+        names=[(kind, names) for kind, names in NAMES.items()],
+        known_subjects=[*Queue.objects.order_by("name").values_list("name", flat=True), *sorted(applications)],
     )
 
 

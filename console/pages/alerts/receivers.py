@@ -144,6 +144,7 @@ class ReceiversPage(FormPage):
     asked: Mapping[str, str]
     who: WhoIsNotified | None
     teams: list[str]
+    fallbacks: list[str]  # receivers that a schedule may name for when nobody is on call
 
 
 @declare_page("plant.view")
@@ -174,6 +175,11 @@ def receivers_page(request: HttpRequest) -> HttpResponse:
         asked=request.GET.dict(),
         who=_find_who_is_notified(request.GET),
         teams=list_teams(),
+        fallbacks=[
+            receiver.name
+            for receiver in Receiver.objects.filter(enabled=True).order_by("name")
+            if receiver.channel != Receiver.Channel.SCHEDULE
+        ],
     )
     return render_page(request, page, "frame")
 

@@ -62,12 +62,13 @@ MINUTES = 30  # the extension that is selected
 
 @dataclass(frozen=True)
 class OverrideOption:
-    """An option to override: its form value, its name, and the values it takes."""
+    """An option to override: its form value, its name, and the values it takes; choices: all of them, if few."""
 
     value: str
     name: str
     takes: str
     help: str
+    choices: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -425,7 +426,7 @@ def list_override_options() -> Iterator[OverrideOptions]:
 
 
 def _build_option(value: str, parameter: Parameter) -> OverrideOption:
-    return OverrideOption(value, parameter.name, parameter.takes(), parameter.help)
+    return OverrideOption(value, parameter.name, parameter.takes(), parameter.help, parameter.choices)
 
 
 @declare_action("override.set", manual_changes_page)

@@ -1,6 +1,6 @@
 """A user's own account: password, sessions, and API tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -46,6 +46,8 @@ class AccountPage(ConsolePage):
     token_errors: Errors
     submitted: Submitted  # of a rejected token
     submitted_queues: Sequence[str]
+    submitted_actions: Sequence[str]
+    token_actions: Mapping[str, Sequence[str]]  # that a token may be limited to, by group
     queues: Sequence[str]  # that a token may be limited to
     roles: Sequence[str]
     most_days: int
@@ -84,14 +86,12 @@ def settings(request: HttpRequest) -> HttpResponse:
 def token_create(request: HttpRequest) -> HttpResponse:
     """Create a token and show its secret once.
 
-    Posted: name, role, days, queues (several), actions (in one line).
+    Posted: name, role, days, queues and actions (several).
     """
     actor, posted = actor_of(request), request.POST
     try:
         days = parse_number(posted.get("days", ""), "days")
-        scope = tokens.TokenScope(
-            posted.getlist("queues"), [part for part in posted.get("actions", "").split() if part]
-        )
+        scope = tokens.TokenScope(posted.getlist("queues"), " ".join(posted.getlist("actions")).split())
         token, secret = tokens.make(actor, posted.get("name", ""), posted.get("role", ""), days, timezone.now(), scope)
     except BadInput as error:
         return _settings_page(request, OwnPasswordForm(request), {error.field: [error.message]}, status=422)
@@ -139,6 +139,8 @@ def _settings_page(
         token_errors=token_errors or {},
         submitted=request.POST if token_errors else {},
         submitted_queues=request.POST.getlist("queues") if token_errors else [],
+        submitted_actions=" ".join(request.POST.getlist("actions")).split() if token_errors else [],
+        token_actions=tokens.list_grantable_actions(actor_of(request)),
         queues=[name for name in names if actor_of(request).can_access_queues([name])],
         has_password=not identity_provider.is_of(request.user),
         roles=tokens.list_grantable_roles(actor_of(request)),

@@ -23,8 +23,8 @@ from workers.coordination import keyset
 from workers.models import LedgerEntry, Loop
 
 ACTED = {"1": True, "0": False}
-EACH = "each"  # of the address: every tick is a line
-NARROW = ("acted", "verdict", "limited_by", "text", EACH)  # these filters request every single tick
+TICKS, ALL_TICKS = ("", "folded", "all"), "all"  # as in the export: whether ticks without an action are combined
+NARROW = ("acted", "verdict", "limited_by", "text")  # these filters request every single tick
 TEXTS = ("loop", "law", "queue", "node", "verdict", "mode", "limited_by", "text")
 
 
@@ -33,6 +33,8 @@ def filter_of(query: Mapping[str, str]) -> LedgerFilter:
     acted = query.get("acted", "")
     if acted and acted not in ACTED:
         raise BadInput("acted", f"must be 1 or 0, not {acted[:40]!r}.")
+    if query.get("ticks", "") not in TICKS:
+        raise BadInput("ticks", f"must be folded or all, not {query['ticks'][:40]!r}.")
     texts: dict[str, Any] = {name: query.get(name, "").strip() for name in TEXTS}
     return LedgerFilter(**texts | span_of(query), acted=ACTED.get(acted)).check()
 
@@ -68,7 +70,8 @@ class EntryPage(ConsolePage):
 @declare_page("plant.view")
 def ledger(request: HttpRequest) -> HttpResponse:
     """Show the decisions that the address requests."""
-    pages = list_ticks if any(request.GET.get(name) for name in NARROW) else runs.load_page
+    is_narrow = any(request.GET.get(name) for name in NARROW)
+    pages = list_ticks if is_narrow or request.GET.get("ticks") == ALL_TICKS else runs.load_page
     page = LedgerListPage(
         **vars(build_listing(request, filter_of, LedgerEntry.objects.select_related("loop").defer("folded"), pages)),
         saved=filters_of(request, SavedFilter.Page.LEDGER),

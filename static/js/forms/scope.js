@@ -13,6 +13,9 @@ export function start() {
 function show(form) {
   const option = form.elements.name.selectedOptions[0];
   const place = form.querySelector("[data-covers]"), button = form.querySelector(".primary");
+  /** @type {string[]} */
+  const values = (option.dataset.choices ?? "").split(" ").filter(Boolean);
+  form.querySelector("datalist")?.replaceChildren(...values.map((value) => new Option(value)));
   const law = option.closest("optgroup").dataset.law || form.elements.law.value;
   const wanted = { law, queue: form.elements.queue.value, node: form.elements.node.value };
   const help = `${option.dataset.help} The value ${option.dataset.takes}.`;

@@ -69,7 +69,7 @@ def test_a_folded_line_links_to_each_of_its_decisions_which_the_ledger_then_list
     rows = [decide(6, loops[0]), decide(3, loops[0])]
     (line,) = folded(rows)
     address = decisions_of(line)
-    assert f"loop={loops[0].pk}&acted=1&verdict=ineffective" in address and address.endswith("&each=1")
+    assert f"loop={loops[0].pk}&acted=1&verdict=ineffective" in address and address.endswith("&ticks=all")
     assert folded(rows, address.partition("?")[2]) == rows
 
 

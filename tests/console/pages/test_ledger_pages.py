@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import tracemalloc
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
@@ -81,7 +82,7 @@ def entries(loop):
 @pytest.mark.sweep(4)
 @pytest.mark.parametrize("query", FILTERS)
 def test_page_api_and_export_choose_the_same_entries(query, viewer, entries):
-    page = viewer.get(f"/ledger/?each=1&{query}")
+    page = viewer.get(f"/ledger/?ticks=all&{query}")
     shown = [entry.pk for entry in page.context["listed"].rows]
     assert (page.context["counted"], len(shown), page.context["errors"]) == (FILTERS[query], len(shown), {})
     over_api = viewer.get(f"/api/v1/ledger?{query}").json()["entries"]
@@ -132,7 +133,7 @@ def test_pages_keep_the_filter_and_lead_both_ways_without_a_gap(viewer, loop):
     assert (first.newer, listed.newer is not None) == (None, True)
     newer = viewer.get(f"/ledger/?acted=0&after={listed.newer}").context["listed"]
     assert [entry.pk for entry in newer.rows] == made[::-1][50:100]
-    assert viewer.get(f"/ledger/?each=1&after={newer.newer}").context["listed"].rows[0].pk == made[-1]
+    assert viewer.get(f"/ledger/?ticks=all&after={newer.newer}").context["listed"].rows[0].pk == made[-1]
 
 
 def test_without_a_question_about_single_ticks_what_did_nothing_is_counted_and_leads_to_its_ticks(viewer, loop):
@@ -233,11 +234,15 @@ def folded(db):
 
 
 def test_the_list_shows_one_line_and_how_many_it_stands_for(viewer, folded):
-    page = " ".join(viewer.get("/ledger/?each=1").content.decode().split())
+    page = " ".join(viewer.get("/ledger/?ticks=all").content.decode().split())
     assert page.count("calm ") == 1 and "calm 9" in page
     assert "Same as 9 previous ticks since" in page
     run = " ".join(viewer.get("/ledger/").content.decode().split())
     assert "No action \u00d7 10" in run
+    refused = viewer.get("/ledger/?ticks=1").content.decode()
+    assert "must be folded or all" in refused
+    exported = re.search(r'export\?format=csv&(amp;)?ticks=all"', viewer.get("/ledger/?ticks=all").content.decode())
+    assert exported, "the export has what the page shows"
 
 
 def test_the_page_of_each_is_there_and_of_one_that_never_was_is_not(viewer, folded):
