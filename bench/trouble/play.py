@@ -153,12 +153,15 @@ def _count_taps(console: Console, trouble: Trouble) -> int | None:
     with suppress(Error):
         if page.locator("#frame-outage .quick-action").first.is_visible():
             return 2
-        page.locator(".strip a[href*='/alerts/']").first.tap(timeout=CLICK_MILLISECONDS)
+        with page.expect_navigation():
+            page.locator(".strip a[href*='/alerts/']").first.tap(timeout=CLICK_MILLISECONDS)
         taps = 1
         if not page.url.rstrip("/").rsplit("/", 1)[-1].isdigit():  # the list of several incidents
-            page.locator("#open-alerts a.name").first.tap(timeout=CLICK_MILLISECONDS)
+            with page.expect_navigation():
+                page.locator("#open-alerts a.name").first.tap(timeout=CLICK_MILLISECONDS)
             taps += 1
         best = page.locator(".action-bar .primary")
+        best.or_(page.locator("#do-now")).first.wait_for(timeout=CLICK_MILLISECONDS)
         if best.count() and any(cause.is_right(best.inner_text()) for cause in trouble.causes):
             return taps + 2
         if any(_find_button(page, cause) for cause in trouble.causes if cause.action):

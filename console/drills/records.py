@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
 
 from console.drills.scenarios import AssessedResponses, DrillScenario, assess, get_scenario
@@ -98,6 +99,7 @@ def evaluate(drill: Drill, now: datetime) -> None:
     """
     scenario, alerts = get_scenario(drill.scenario), list_drill_alerts(drill)
     drill.alerted_at = next((alert.fired_at for alert in alerts), None)
+    drill.person = drill.person or _find_responder(drill, scenario)
     responses = find_responses(drill, scenario)
     drill.action_seconds = responses.action_seconds
     if drill.noticed_at is None and responses.action_seconds is not None and drill.started_at is not None:
@@ -111,6 +113,16 @@ def evaluate(drill: Drill, now: datetime) -> None:
         drill.recovered_at = None
     points = compute_points(drill, responses)
     drill.points, drill.score = vars(points), points.total
+
+
+def _find_responder(drill: Drill, scenario: DrillScenario) -> str:
+    """Return the first person who took a right action; "" if nobody did."""
+    if drill.started_at is None:
+        return ""
+    people = User.objects.values_list("username", flat=True)
+    rows = AuditEntry.objects.filter(actor__in=people, at__gte=drill.started_at).exclude(action__startswith=OWN)
+    entries = rows.order_by("at", "sequence")[:MAX_ACTIONS]
+    return next((entry.actor for entry in entries if scenario.judge(entry, drill.subjects) == "right"), "")
 
 
 def compute_points(drill: Drill, responses: AssessedResponses) -> Score:

@@ -98,6 +98,7 @@ PLANT_CHANGES = frozenset(
 ALWAYS_HARMFUL = (DrillResponse("host.drain"), DrillResponse("process.restart", "control"))
 PAUSE_INTAKE = DrillResponse("queue.pause", "{queue}", "intake")
 PAUSE_CONSUMPTION = DrillResponse("queue.pause", "{queue}", "consumption")
+ADD_SLOT = DrillResponse("loop.mode", part="manual")
 CHANGE_QUEUE = DrillResponse("queue.change", "{queue}")
 SLOW_RESPONSES = (PAUSE_CONSUMPTION, CHANGE_QUEUE, DrillResponse("override.set", "{queue}", "upper_limit"))
 NODE_RESPONSES = (
@@ -126,7 +127,9 @@ SCENARIOS: Mapping[str, DrillScenario] = {
                 "Pause the intake of {queue}, or acknowledge the incident if the backlog falls in time.",
             ),
             faults=(DrillFault("burst", 60.0),),
-            right=((PAUSE_INTAKE, DrillResponse("alert.acknowledge"), DrillResponse("override.set", "{queue}")),),
+            right=(
+                (PAUSE_INTAKE, ADD_SLOT, DrillResponse("alert.acknowledge"), DrillResponse("override.set", "{queue}")),
+            ),
             harmful=(OTHER_CONSUMPTION, DrillResponse("loop.mode", "{queue}", "hold")),
             lesson="Look at the backlog first. While it falls, the loops handle the burst, and you only need to "
             "acknowledge the incident.",
@@ -238,7 +241,7 @@ SCENARIOS: Mapping[str, DrillScenario] = {
                 "Pause the intake of {queue} until the owner of the key has fixed the cause.",
             ),
             faults=(DrillFault("hot_key", 180.0),),
-            right=((PAUSE_INTAKE, DrillResponse("override.set", "{queue}")),),
+            right=((PAUSE_INTAKE, ADD_SLOT, DrillResponse("override.set", "{queue}")),),
             harmful=(OTHER_CONSUMPTION,),
             lesson="Compare the events by key before you look at producers and nodes.",
         ),

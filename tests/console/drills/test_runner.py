@@ -241,3 +241,24 @@ def test_a_plant_that_is_stopped_ends_the_drill(run, plant):
     run()
     run_due_drills(plant, lambda: True, lambda: at(0))
     assert (Drill.objects.get().ending, plant.faults) == ("interrupted", {})
+
+
+def test_who_acts_rightly_in_a_surprise_drill_without_opening_an_incident_responds(run, act):
+    runner = run(person="", is_surprise=True, starter="administrator")
+    runner.step(at(0))
+    an_alert(fired_at=at(5), began_at=at(4))
+    act(9, "alert.acknowledge", "alert 1")
+    runner.step(at(10))
+    assert runner.drill.person == "", "that is no right action for a slow handler"
+    act(12, "queue.pause", "queue slow", {"part": "consumption"})
+    runner.step(at(13))
+    assert (runner.drill.person, runner.drill.action_seconds) == ("operator", 7.0)
+
+
+def test_the_action_that_the_headline_offers_for_a_burst_is_right(run, act):
+    runner = run("burst")
+    runner.step(at(0))
+    an_alert(fired_at=at(5), began_at=at(4))
+    act(8, "loop.mode", "concurrency/jobs@vm", {"mode": "manual"})
+    runner.step(at(9))
+    assert runner.drill.action_seconds == 3.0
