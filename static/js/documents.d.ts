@@ -24,6 +24,7 @@ interface Snapshot {
   "forecasts": Record<string, LoadForecast>;
   "bands": ExpectedBands;
   "alerts": Array<AlertStatus>;
+  "opening": Record<string, number>;
   "parts": Record<string, PartStatus>;
   "processes": Array<ProcessEvent>;
   "rejected": Record<string, string>;
@@ -52,6 +53,7 @@ interface SubjectFinding {
   "affected": Array<string>;
   "actions": Array<SuggestedAction>;
   "incident": number | null;
+  "opens_at": number | null;
 }
 
 interface SuggestedAction {

@@ -146,6 +146,9 @@ class Snapshot(StoredDocument, frozen=True, kw_only=True):
     forecasts: Annotated[dict[str, LoadForecast], describe("Keyed by application, queue:NAME, or plant:NAME.")] = {}
     bands: Annotated[ExpectedBands, describe("Expected ranges of rates.")] = ExpectedBands()
     alerts: Annotated[list[AlertStatus], describe("Most severe first.")] = []
+    opening: Annotated[
+        dict[str, Instant], describe('When the incident of a subject ("kind/name") opens if its problem lasts.')
+    ] = {}
     parts: Annotated[dict[str, PartStatus], describe("Components that the plant depends on.")] = {}
     processes: Annotated[list[ProcessEvent], describe("Recently restarted, and suspended processes.")] = []
     rejected: Annotated[

@@ -41,6 +41,9 @@ class SubjectFinding(StoredDocument, frozen=True, kw_only=True):
     affected: Annotated[list[str], describe('Subjects that this cause explains ("kind/name").')] = []
     actions: Annotated[list[SuggestedAction], describe("The best action first; none if the loops handle it.")] = []
     incident: Annotated[int | None, describe("The number of its open incident.")] = None
+    opens_at: Annotated[
+        Instant | None, describe("When its incident opens if the problem lasts; null: it is open, or no rule counts.")
+    ] = None
 
 
 class SubjectState(StoredDocument, frozen=True, kw_only=True, gc=False):

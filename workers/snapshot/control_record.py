@@ -17,7 +17,7 @@ from controllers.framework.reason import read_action
 from controllers.shedding import ladder
 from workers.alerts.conditions.evidence import STALE
 from workers.alerts.lifecycle.models import Alert, AlertRule, Silence
-from workers.alerts.lifecycle.open_alerts import open_alerts
+from workers.alerts.lifecycle.open_alerts import list_opening_incidents, open_alerts
 from workers.alerts.rules.silences import list_active_silences
 from workers.batch.runs import OPEN
 from workers.control.kinds.registry import KINDS, find_display
@@ -49,7 +49,7 @@ class ControlRecord:
     """The control records, all in the form of the snapshot.
 
     `loops` by name, `overrides`, the earliest expiry first, `plans`, the oldest first, `runs` by number, `alerts`, the
-    most severe first, `recent_actions`, the newest first. `limits`: of the alert rules, which the states follow.
+    most severe first, `recent_actions`, the newest first. `opening`: when the incidents of subjects open. `limits`: of the alert rules, which the states follow.
     `caps`: the maximum level of ladders that have one without an override, by queue. `silences` and `snoozed`: the
     active silences and the snoozed alerts.
     """
@@ -59,6 +59,7 @@ class ControlRecord:
     plans: list[PlanStatus]
     runs: dict[str, RunStatus]
     alerts: list[AlertStatus]
+    opening: dict[str, float]
     recent_actions: list[RecentAction]
     limits: Limits
     caps: dict[str, str]
@@ -69,7 +70,7 @@ class ControlRecord:
 def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEFORE) -> ControlRecord:
     """Return the records at this instant.
 
-    This takes eleven queries, however many records of each kind exist, and two for each loop without a valid
+    This takes twelve queries, however many records of each kind exist, and two for each loop without a valid
     measurement. before: the loops of the previous snapshot; one that is not among them starts anew, because its target
     has returned.
     """
@@ -98,6 +99,7 @@ def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEF
         plans=[plans.build_plan_status(plan) for plan in plans.open_plans(now)],
         runs={str(row.pk): _run(row) for row in runs},
         alerts=open_alerts(),
+        opening=list_opening_incidents(),
         recent_actions=_list_recent_actions(now),
         limits=build_limits(AlertRule.objects.order_by("pk")),
         caps={queue: cap for queue, cap in caps.items() if cap != ladder.LEVELS[-1]},

@@ -61,10 +61,8 @@ def evaluate_health(
     """Return the health of a snapshot whose states are evaluated. headline: the one shown until now."""
     all_findings = [*_iterate_findings(snapshot), *_describe_alerts(snapshot.alerts)]
     incidents = _map_incidents(snapshot)
-    findings = [
-        replace_fields(finding, incident=find_incident(finding, incidents))
-        for finding in sorted(all_findings, key=rank_by_severity, reverse=True)
-    ]
+    ranked = sorted(all_findings, key=rank_by_severity, reverse=True)
+    findings = [_add_incident(finding, incidents, snapshot.opening) for finding in ranked]
     # Among findings of the same severity, the headline is that of the oldest open incident.
     findings.sort(key=lambda finding: (rank_by_severity(finding), finding.incident is not None), reverse=True)
     names = list(find_starting_parts(snapshot.parts))
@@ -109,6 +107,18 @@ def find_incident(finding: SubjectFinding, incidents: Mapping[str, int]) -> int 
     own = incidents.get(finding.subject)
     affected = [incidents[subject] for subject in finding.affected if subject in incidents]
     return own if own is not None else min(affected, default=None)
+
+
+def _add_incident(
+    finding: SubjectFinding, incidents: Mapping[str, int], opening: Mapping[str, float]
+) -> SubjectFinding:
+    """Return the finding with its incident, or with the time at which the incident opens."""
+    if (incident := find_incident(finding, incidents)) is not None:
+        return replace_fields(finding, incident=incident)
+    if SEVERITIES.index(finding.severity) < WARNING:
+        return finding
+    times = [opening[subject] for subject in (finding.subject, *finding.affected) if subject in opening]
+    return replace_fields(finding, opens_at=min(times, default=None))
 
 
 def _is_of_no_start(finding: SubjectFinding, names: list[str]) -> bool:

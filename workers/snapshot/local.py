@@ -111,6 +111,7 @@ class LocalPlant(SteeredPlant):
             plans=record.plans,
             runs=record.runs,
             alerts=record.alerts,
+            opening=record.opening,
             deeds=record.recent_actions,
             processes=self._processes(now) if self._processes else [],
             rejected=self._load_rejected(),

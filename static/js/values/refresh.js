@@ -66,7 +66,7 @@ const SIGNATURES = {
  * @param {LiveSnapshot} snapshot */
 function heroSignature(snapshot) {
   const findings = snapshot.health.findings ?? [], critical = findings[0]?.severity === "critical";
-  const shown = findings.map(({ subject, severity, incident, actions = [] }) => [subject, severity, incident, actions.map(({ words }) => words)]);
+  const shown = findings.map(({ subject, severity, incident, opens_at, actions = [] }) => [subject, severity, incident, opens_at, actions.map(({ words }) => words)]);
   return JSON.stringify(shown) + (critical ? alertSignature(snapshot) + Math.floor(snapshot.at / RECORDS_SECONDS) : "");
 }
 

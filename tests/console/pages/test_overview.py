@@ -95,6 +95,14 @@ def test_one_critical_problem_shows_what_changed_who_waits_and_what_the_loops_di
     assert f"Incident {alert.pk}</a>" in text
 
 
+def test_a_problem_without_an_incident_counts_down_to_it(operator, in_trouble):
+    opens_at = timezone.now().timestamp() + 100
+    in_trouble(finding(opens_at=opens_at), finding("queue/slow"))
+    text = " ".join(source_of(operator.get("/")).split())
+    assert f'No incident yet: opens in <span class="n" data-until="{opens_at:.3f}">1:4' in text
+    assert "if the problem lasts" in text and "No incident</span>" in text
+
+
 def test_a_calm_plant_names_its_last_incident(viewer, stored_snapshot):
     alert = fired()
     Alert.objects.filter(pk=alert.pk).update(state="resolved", resolved_at=timezone.now())

@@ -12,7 +12,7 @@ from workers.alerts.delivery import outbox
 from workers.alerts.evaluation import evaluator, impact
 from workers.alerts.evaluation.evaluator import EvaluatorOvertaken
 from workers.alerts.lifecycle.models import Alert, AlertRule, Delivery, Receiver, Silence
-from workers.alerts.lifecycle.open_alerts import open_alerts
+from workers.alerts.lifecycle.open_alerts import list_opening_incidents, open_alerts
 from workers.alerts.rules import rules
 from workers.alerts.rules.rules import ensure_rules
 from workers.models import LedgerEntry, Loop
@@ -61,6 +61,7 @@ def test_before_it_has_held_for_long_enough_nothing_is_shown(looks):
     looks.snapshot = lost()
     looks.pass_seconds(20)
     assert the_alert().state == "pending" and open_alerts() == []
+    assert list_opening_incidents() == {"node/n1": the_alert().began_at.timestamp() + 30}
     looks.snapshot = plant()
     looks.look()
     assert not Alert.objects.exists()

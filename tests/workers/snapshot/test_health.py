@@ -78,6 +78,16 @@ def test_the_headline_is_one_finding_and_the_others_are_its_list():
     assert "n1 is busy" not in found.sentence
 
 
+def test_a_problem_without_an_incident_says_when_the_incident_opens():
+    late, dead = queue(wait_seconds=60.0, waiting_events=9), queue(dead_letters=3)
+    opening = {"queue/alert": 1_060.0}
+    found = health(plant(queues={"alert": late, "slow": dead}, opening=opening)).findings
+    assert {row.subject: row.opens_at for row in found} == {"queue/alert": 1_060.0, "queue/slow": None}
+    alert = {"id": 7, "severity": "warning", "condition": "queue_wait", "labels": {"queue": "alert"}}
+    (row,) = health(plant(queues={"alert": late}, opening=opening, alerts=[alert])).findings
+    assert (row.incident, row.opens_at) == (7, None)
+
+
 BUSY_HOST = {
     "id": 7,
     "severity": "critical",

@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from workers.alerts.lifecycle.inhibition import GRAVITY
+from workers.alerts.lifecycle.inhibition import GRAVITY, list_alert_subjects
 from workers.alerts.lifecycle.models import Alert, Delivery, FollowUp, Message, Silence
 from workers.alerts.lifecycle.routing import Step, find_steps
 from workers.documents.alerts import AlertStatus
@@ -27,6 +27,16 @@ def open_alerts() -> list[AlertStatus]:
     alerts = Alert.objects.filter(state__in=OPEN).select_related("acknowledged_by", "silence", "rule")
     rows = [build_alert_status(alert) for alert in alerts]
     return sorted(rows, key=_order)[:MAX_SHOWN]
+
+
+def list_opening_incidents() -> dict[str, float]:
+    """Return when the alert of each subject fires (Unix time) if its condition stays true: {"kind/name": time}."""
+    opening: dict[str, float] = {}
+    for alert in Alert.objects.filter(state=Alert.State.PENDING, rule__isnull=False).select_related("rule"):
+        fires_at = alert.began_at.timestamp() + (alert.rule.for_seconds if alert.rule else 0.0)
+        for subject in list_alert_subjects(alert.condition, alert.labels):
+            opening[subject] = min(fires_at, opening.get(subject, fires_at))
+    return opening
 
 
 def _order(row: AlertStatus) -> tuple[bool, int, float]:
