@@ -15,6 +15,7 @@ from workers.documents.states import Severity, SuggestedAction
 from workers.models import Loop
 from workers.snapshot import suggestions
 from workers.snapshot.scene import (
+    CLEARLY_SLOWER,
     DEAD_LETTERS,
     Cause,
     Scene,
@@ -78,7 +79,8 @@ def _find_slot_holder(scene: Scene) -> Iterator[Cause]:
         return
     slots = snapshot.totals.worker_slots or 0
     hold = f"holds {describe_slots(slots, crowd.holds_all)}"
-    slower, burst = compute_slowdown(row), _is_burst(scene, name)
+    burst = _is_burst(scene, name)
+    slower = _find_slowdown(row, burst)
     slow = slower is not None or (is_slow(row) and not burst)
     if slower is not None:
         sentence = f"The handler of queue {name} became {slower}× slower and {hold}."
@@ -200,7 +202,7 @@ def _describe_late_jobs(scene: Scene, name: str, row: QueueStatus) -> Cause:
         sentence = f"The worker rate loops of queue {name} are on hold, so no workers start."
         return _describe_late_queue(scene, name, sentence, suggestions.suggest_ending_holds(snapshot, name, held))
     slot = suggestions.suggest_slot(snapshot, name)
-    slower = compute_slowdown(row)
+    slower = _find_slowdown(row, _is_burst(scene, name))
     if slower is not None or (is_slow(row) and not _is_burst(scene, name)):
         takes = format_coarse(row.service_seconds or 0.0)
         how = f"became {slower}× slower" if slower is not None else f"takes {takes} per event"
@@ -262,6 +264,12 @@ def _is_burst(scene: Scene, name: str) -> bool:
     """Return whether more events than usual arrive, or did when the backlog arose."""
     at = scene.snapshot.queues[name].burst_at
     return at is not None and 0.0 <= (scene.snapshot.at or 0.0) - at <= BURST_SECONDS
+
+
+def _find_slowdown(row: QueueStatus, is_burst: bool) -> int | None:
+    """Return how many times slower than usual the handler is, if that is the cause."""
+    slower = compute_slowdown(row)
+    return None if slower is not None and is_burst and slower < CLEARLY_SLOWER else slower
 
 
 def _describe_late_queue(scene: Scene, name: str, sentence: str, actions: Sequence[SuggestedAction]) -> Cause:

@@ -4,7 +4,8 @@ usual      the average of a figure over about USUAL_SECONDS; values above UNUSUA
 they last for RELEARN_SECONDS
 burst      more than UNUSUAL times the usual events arrive
 catch-up   a queue was late while it was paused, or because of a cause elsewhere, which has ended. It lasts while
-the backlog reaches a new minimum every FALLING_SECONDS.
+the backlog reaches a new minimum every FALLING_SECONDS and does not grow. After a backlog that grew, there is
+none for FAILED_SECONDS.
 """
 
 import math
@@ -26,6 +27,8 @@ RELEARN_SECONDS = 1_800.0
 UNUSUAL = 2.0
 MIN_BURST_PER_SECOND = 5.0
 FALLING_SECONDS = 30.0
+GROWTH, GROWTH_SECONDS = 1.25, 8.0  # a backlog this many times its minimum, this long after it, does not fall
+FAILED_SECONDS = 120.0
 OUTAGES = ("plant", "pipeline", "node")  # kinds of subjects whose outages make queues late
 NO_OUTAGES = ("plant/shedding", "plant/nodes")
 OUTAGE_SECONDS = 60.0  # after its end, what it has delayed is handled late
@@ -99,6 +102,7 @@ class QueueMemory:
         self._changes = {name: row.handler_changed_at for name, row in rows.items()}
         self._catching_up = {name: row.catching_up for name, row in rows.items()}
         self._outages: dict[str, float] = {}
+        self._failed: dict[str, float] = {}  # when the backlog of a queue last grew instead of falling
         self._handlers: dict[str, object] = {}
 
     def add(self, snapshot: Snapshot, specs: Mapping[str, QueueSpec], at_seconds: float) -> Snapshot:
@@ -130,7 +134,11 @@ class QueueMemory:
             ended = "a slow handler" if slow else _describe_ended_cause(earlier, before) if earlier.late else ""
             ended = ended or _describe_freed_slots(name, snapshot) or self._describe_outage(row, now)
             is_cause = bool(state.affected) and not slow
-            if ended and not paused and state.within is None and row.catching_up is None and not is_cause:
+            # A slow handler, a burst, and a backlog that did not fall have a cause of their own.
+            is_recent = 0.0 <= now - self._failed.get(name, -math.inf) <= FAILED_SECONDS
+            has_own = compute_slowdown(row) is not None or row.burst_at == now or is_recent
+            free = state.within is None and row.catching_up is None and not is_cause
+            if ended and free and not paused and not has_own:
                 begun[name] = CatchUp(after=ended, since=now, least_events=row.waiting_events or 0, least_at=now)
         if not begun:
             return None
@@ -165,15 +173,18 @@ class QueueMemory:
             handler = (spec.handler, dict(spec.handler_options))
             if self._handlers.setdefault(name, handler) != handler:
                 self._handlers[name], self._changes[name] = handler, now
-        self._catching_up[name] = _advance_catch_up(self._catching_up.get(name), row, now)
-        return replace_fields(
+        row = replace_fields(
             row,
             usual_service_seconds=service.value,
             usual_in_per_second=arrivals.value,
             burst_at=self._bursts.get(name),
             handler_changed_at=self._changes.get(name),
-            catching_up=self._catching_up[name],
         )
+        before = self._catching_up.get(name)
+        after = self._catching_up[name] = _advance_catch_up(before, row, now)
+        if before is not None and after is None and (row.waiting_events or 0) > before.least_events:
+            self._failed[name] = now
+        return replace_fields(row, catching_up=after)
 
 
 def _describe_freed_slots(name: str, snapshot: Snapshot) -> str:
@@ -215,6 +226,10 @@ def _advance_catch_up(known: CatchUp | None, row: QueueStatus, now: float) -> Ca
     if known is None or any(pause.part == CONSUMPTION for pause in row.pauses):
         return None
     waiting = row.waiting_events
+    if compute_slowdown(row) is not None or row.burst_at == now:
+        return None
+    if waiting is not None and waiting > GROWTH * known.least_events and now - known.least_at > GROWTH_SECONDS:
+        return None
     if waiting is not None and waiting < known.least_events:
         return replace_fields(known, least_events=waiting, least_at=now)
     return known if 0.0 <= now - known.least_at <= FALLING_SECONDS else None

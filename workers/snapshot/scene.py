@@ -10,7 +10,8 @@ from workers.documents.states import Severity, SubjectState, SuggestedAction
 from workers.snapshot.judgement import WatchedSnapshot
 from workers.snapshot.suggestions import format_seconds
 
-SLOWER = 2.0  # times the usual time per event: a handler that became slower
+SLOWER = 3.0  # times the usual time per event: less may be due to a busy host
+CLEARLY_SLOWER = 5  # from here on, a handler counts before a burst
 MIN_SLOW_LOAD = 0.2  # of a worker slot: below it, a slower handler makes no queue late
 SLOW_SECONDS = 1.0  # per event: a handler that is slow without a usual time to compare with
 STEPS = (2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100, 200, 500, 1_000)  # coarse, so that a sentence stays
@@ -18,9 +19,9 @@ DOMINANT = 0.5  # share of the events of a sample
 MIN_SAMPLE = 20
 OLDEST_SHARE = 0.9
 EARLY_SHARE = 0.25  # of the wait limit: from here on a burst or a slow handler is a warning
-EARLY_SECONDS = 3.0  # but not below: batches of events and new workers cause such waits
+EARLY_SECONDS = 4.0  # but not below: batches of events and new workers cause such waits
 # Seconds of arrivals that wait when a queue does not keep up. The pipeline reads its queues in batches.
-BACKLOG_SECONDS = {"jobs": 1.0, "pipeline": 3.0}
+BACKLOG_SECONDS = {"jobs": 1.0, "pipeline": 4.0}
 FILLS_SECONDS = 30.0  # of arrivals: a larger backlog is more than a consumer takes at once
 BEHIND, SLOW, FILLING, PAUSED = "falls behind", "is slow", "is filling", "is paused"
 DEAD_LETTERS = "has dead letters"

@@ -234,3 +234,18 @@ def test_a_step_is_due_once_a_round(course):
         for at in due:
             assert (episode.round, at) not in seen
             seen.add((episode.round, at))
+
+
+def test_what_is_explained_for_a_moment_starts_no_new_round_and_for_long_it_does():
+    course = Course()
+    course.fire()
+    course.episode, due = find_due_steps(course.episode, False, [0.0, 300.0], course.now)
+    assert due == [0]
+    for seconds in (5.0, 100.0):
+        course.episode, due = find_due_steps(course.episode, False, [0.0, 300.0], course.now + seconds, explained=True)
+        assert due == []
+    after, due = find_due_steps(course.episode, False, [0.0, 300.0], course.now + 120.0)
+    assert (due, after.round) == ([], course.episode.round)
+    course.episode, _ = find_due_steps(course.episode, False, [0.0, 300.0], course.now + 700.0, explained=True)
+    after, due = find_due_steps(course.episode, False, [0.0, 300.0], course.now + 702.0)
+    assert (due, after.round) == ([0], course.episode.round + 1)

@@ -499,3 +499,18 @@ def test_who_holds_the_slots_is_named_before_a_queue_is_late():
         "The handler of queue slow became 20× slower and holds both worker slots.",
     )
     assert found.actions[0].words == "Pause consumption of slow"
+
+
+def test_a_queue_that_waited_for_slots_and_becomes_slow_itself_does_not_catch_up():
+    plant, _ = start(make_handler_slow, seconds=60)
+    for name in JOBS:
+        plant.queue(name, waiting_events=3, wait_seconds=0.5, service_seconds=0.1, trend="steady")
+    plant.busy(process=1)
+    plant.run(20)
+    for second in range(30):
+        plant.busy(process=2)
+        plant.fall_behind("process", 2.0 * second, 100 + 50 * second, service_seconds=2.9)
+        plant.run(1)
+        if second > 10:
+            assert "catches up" not in plant.snapshot.health.sentence
+    assert plant.snapshot.health.sentence.startswith("The handler of queue process became 20× slower")

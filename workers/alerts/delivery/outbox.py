@@ -148,16 +148,15 @@ def _find_open_bundle(receiver: int, group: str, kind: str, now: datetime) -> Me
         messages = [delivery for delivery in messages if _get_incident(delivery.alert) not in goes_on]
     elif _has_just_notified(receiver, group, now):
         return None
+    else:  # What is explained meanwhile waits until it is over, or until nothing explains it any more.
+        messages = [row for row in messages if row.alert.resolved_at or not is_explained(row.alert)]
     heard = _load_beginning_states(messages) if kind == Delivery.Kind.RESOLVED else {}
     void, sent_now = [], []
     for delivery in messages:
         states = heard.get(delivery.alert_id, set())
-        # Void: it ended or was explained before anybody was notified, it fires again, or the receiver was not notified
-        # of its start.
+        # Void: it ended before anybody was notified, it fires again, or the receiver was not notified of its start.
         is_over = delivery.alert.resolved_at is not None
-        is_explained = delivery.alert.under_id is not None
-        is_ending = kind == Delivery.Kind.RESOLVED
-        is_void = (not is_over or states <= {Message.State.FAILED}) if is_ending else (is_over or is_explained)
+        is_void = is_over if kind == Delivery.Kind.FIRING else not is_over or states <= {Message.State.FAILED}
         if is_void:
             void.append(delivery.pk)
         elif Waiting not in states:  # Nobody is notified of an end before its start: that is delivered first.
@@ -186,6 +185,10 @@ def _has_just_notified(receiver: int, group: str, now: datetime) -> bool:
     since = now - timedelta(seconds=REGROUP_SECONDS)
     messages = Message.objects.filter(receiver=receiver, created_at__gt=since, created_at__lte=now)
     return messages.filter(deliveries__group=group, deliveries__kind=Delivery.Kind.FIRING).exists()
+
+
+def is_explained(alert: Alert) -> bool:
+    return alert.under_id is not None or bool(alert.explanation)
 
 
 def _get_incident(alert: Alert) -> int:

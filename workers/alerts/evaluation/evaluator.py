@@ -265,14 +265,14 @@ def prepare_deliveries(this: AlertCheck, evidence: Evidence) -> None:
             if (alert.value == alert.worst or not alert.worst_cause) and not alert.explanation:
                 alert.worst_cause = alert.touches.get(CAUSE, "")
         suppressed = alert.snoozed_until is not None or alert.silence_id is not None
-        suppressed = suppressed or alert.under_id is not None or bool(alert.explanation)
+        explained = outbox.is_explained(alert)
         # One that is about to end and has notified nobody lately does not start to.
         suppressed = suppressed or (alert.cleared_since is not None and alert.told_from is None)
         steps = find_steps(alert, receivers.values())
         delays = [60.0 * step["after_minutes"] for step in steps]
-        episode, due = automaton.find_due_steps(build_episode(alert), suppressed, delays, this.now)
+        episode, due = automaton.find_due_steps(build_episode(alert), suppressed, delays, this.now, explained)
         keep(alert, episode)
-        if not suppressed and (names := raised.get(alert.pk)):
+        if not (suppressed or explained) and (names := raised.get(alert.pk)):
             # Whoever was notified of this step already is not notified again.
             this.owed += outbox.owe(alert, 0, names, receivers, this.at)
         for at in due:

@@ -181,15 +181,19 @@ def withdraw(episode: Episode) -> Episode:
 
 
 def find_due_steps(
-    episode: Episode, suppressed: bool, after_seconds: Sequence[float], now: float
+    episode: Episode, suppressed: bool, after_seconds: Sequence[float], now: float, explained: bool = False
 ) -> tuple[Episode, list[int]]:
     """Return which steps of the escalation are due now, and the episode with these done.
 
     `after_seconds`: the delay of each step, from the time the alert started to notify. While it is suppressed
-    (snoozed, silenced, explained by another) or acknowledged it notifies nobody; afterwards a new round starts with the
-    first step, unless nobody had been notified yet.
+    (snoozed, silenced) or acknowledged it notifies nobody; afterwards a new round starts with the first step, unless
+    nobody had been notified yet. While it is explained by another it notifies nobody either, but its round goes on
+    for SAME_SECONDS: whoever was notified a moment ago still knows of it.
     """
-    if suppressed or episode.state != FIRING:
+    told = episode.state == FIRING and episode.told_from is not None and 0 <= now - episode.told_from <= SAME_SECONDS
+    if explained and told and not suppressed:
+        return episode, []
+    if suppressed or explained or episode.state != FIRING:
         return replace(episode, told_from=None), []
     if episode.told_from is None:
         round_number = episode.round + (episode.next_step > 0)
