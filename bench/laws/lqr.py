@@ -13,7 +13,7 @@ import numpy as np
 from scipy import linalg
 
 from controllers.design.lqr import design_regulator
-from controllers.flow.balance import build_difference_system, design_balance_gains
+from controllers.flow.balance_gains import build_difference_system, design_balance_gains
 
 SIZES = (64, 200)
 PEER_SIZE = 64

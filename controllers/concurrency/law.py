@@ -36,7 +36,6 @@ when an exploration is due, its first step is the advice. The law explores as so
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -257,7 +256,7 @@ class _Look:
         if seconds < PAUSE_SECONDS or events <= 0 or memory.followed or (memory.ceiling and memory.ceiling.is_draining):
             return None
         most = ThroughputMoments(memory.threads, seconds / events, 0.0, max(1, memory.sample.count))
-        known = _find_best_smaller_size(memory)
+        known = memory.find_best_smaller_size()
         return most if known and has_collapsed(most, known.per_second) else None
 
     def _find_ceiling(self, memory: Memory, now: ThroughputMoments) -> Ceiling | None:
@@ -265,7 +264,7 @@ class _Look:
 
         Where other pools use the same service, a collapse may be the result of their growth.
         """
-        ceiling, origin, known = memory.ceiling, memory.origin, _find_best_smaller_size(memory)
+        ceiling, origin, known = memory.ceiling, memory.origin, memory.find_best_smaller_size()
         if self.parameters.method != "explorer" or self._may_share_bottleneck:
             return ceiling
         if known is None or not has_collapsed(now, known.per_second):
@@ -292,7 +291,7 @@ class _Look:
         cause = f"the range of {allowed} does not include {format_count(memory.threads, 'thread')}"
         if self.given.minimum <= memory.threads < threads:
             cause = f"work waits, so the pool is not reduced to {format_count(memory.threads, 'thread')}"
-        return after, self._act(after, exploration.phase, _set(threads, cause), "range")
+        return self._set_threads(after, exploration.phase, cause, limited_by="range")
 
     def _handle_refusal(self, memory: Memory) -> tuple[Memory, Decision]:
         """Handle a pool with another size than ordered: order again, and finally accept the size as its limit."""
@@ -300,8 +299,8 @@ class _Look:
         why = f" ({self.seen.trouble})" if self.seen.trouble else ""
         differs = f"{format_count(threads, 'thread')} instead of {memory.threads}{why}"
         if refused < self.parameters.patience:
-            reason = _set(memory.threads, f"the pool has {differs}; retrying")
-            return replace(memory, refused=refused), self._act(memory, exploration.phase, reason, "pool")
+            again = replace(memory, refused=refused)
+            return self._set_threads(again, exploration.phase, f"the pool has {differs}; retrying", limited_by="pool")
         limit = memory.limit
         if threads < memory.threads and threads >= self.parameters.minimum:
             limit = threads
@@ -311,7 +310,7 @@ class _Look:
         rest = replace(exploration, threads=held, phase=phase)
         after = Memory(rest, limit=limit, epoch=memory.epoch, mix=memory.mix, ceiling=memory.ceiling)
         cause = f"the pool has stayed at {differs}; {threads} counts as its limit"
-        return after, self._act(after, exploration.phase, _set(held, cause), "pool")
+        return self._set_threads(after, exploration.phase, cause, limited_by="pool")
 
     def _explore(self, memory: Memory, now: ThroughputMoments) -> tuple[Memory, Decision]:
         exploration, parameters = memory.exploration, self.parameters
@@ -341,15 +340,14 @@ class _Look:
             best = max(following.points, key=lambda point: point.per_second).threads
             following = tcc.start_cycle(parameters, best, following.steps)
         after = replace(memory, exploration=following, sample=ThroughputSample())
-        remarks = [f"next phase: {following.phase}"]
-        step = _format_step(exploration, now)
-        reason = _set(following.threads, step, before=exploration.threads, remarks=remarks)
-        if following.phase != "steady":
-            return after, self._act(after, following.phase, reason, None, now)
-        # The exploration ends; its expected result is compared with the start.
-        grown = origin is not None and following.threads >= trial.step_from(parameters, origin.threads)
-        ended = replace(after, trial=replace(memory.trial.end(grown), began_at=0.0))
-        return ended, self._act(ended, "steady", reason, None, now, _build_expectation(after))
+        expected = None
+        if following.phase == "steady":
+            # The exploration ends; its expected result is compared with the start.
+            grown = origin is not None and following.threads >= trial.step_from(parameters, origin.threads)
+            expected = _build_expectation(after)
+            after = replace(after, trial=replace(memory.trial.end(grown), began_at=0.0))
+        step, remark = _format_step(exploration, now), f"next phase: {following.phase}"
+        return self._set_threads(after, following.phase, step, exploration.threads, remark, now=now, expected=expected)
 
     def _decide_when_steady(self, memory: Memory, now: ThroughputMoments | None) -> tuple[Memory, Decision]:
         """Return the decision in the steady state.
@@ -389,8 +387,7 @@ class _Look:
             # One more step, for as long as it takes to measure its effect.
             tried = trial.start_trial(parameters, memory.trial, memory.exploration)
             after = replace(memory, trial=tried, sample=ThroughputSample())
-            reason = _set(tried.threads, cause, before=rest.threads, remarks=[step])
-            return after, self._act(after, "trial", reason, None, now)
+            return self._set_threads(after, "trial", cause, rest.threads, step, now=now)
         # Each check starts a fresh measurement, so that older samples don't hide a change. Only a check that
         # differs is repeated together with the next.
         after = replace(memory, sample=ThroughputSample()) if checked and not differs else memory
@@ -418,33 +415,32 @@ class _Look:
     def _judge_trial(self, memory: Memory, now: ThroughputMoments) -> tuple[Memory, Decision]:
         rest, tried, parameters = memory.exploration, memory.trial.threads, self.parameters
         needed = math.ceil(trial.count_needed_samples(parameters, rest, now))
-        at = f"{measure(now.throughput_per_second)}/s with {format_count(tried, 'thread')} in the trial"
         if now.samples < needed and not (self._is_overdue(memory) and now.samples >= MIN_SAMPLES):
-            return self._wait(memory, now, needed, at)
+            return self._wait(memory, now, needed, _format_trial(tried, now))
         return self._end_trial(memory, now)
 
     def _end_trial(self, memory: Memory, now: ThroughputMoments) -> tuple[Memory, Decision]:
         rest, tried, parameters = memory.exploration, memory.trial.threads, self.parameters
-        at = f"{measure(now.throughput_per_second)}/s with {format_count(tried, 'thread')} in the trial"
         memory = replace(memory, ceiling=self._find_ceiling(memory, now))
         gain = now.throughput_per_second / rest.steady_per_second - 1
         asked = trial.compute_required_share(parameters, rest.threads, tried)
-        brought = f"{at} compared with {measure(rest.steady_per_second)}/s: {gain:+.1%}; required: {asked:.1%}"
+        compared = f"{measure(rest.steady_per_second)}/s: {gain:+.1%}; required: {asked:.1%}"
+        brought = f"{_format_trial(tried, now)} compared with {compared}"
         if not trial.is_worth(parameters, rest, now):
             after = replace(memory, trial=memory.trial.end(grown=False), sample=ThroughputSample())
-            return after, self._act(after, "steady", _set(rest.threads, brought, before=tried), None, now)
+            return self._set_threads(after, "steady", brought, tried, now=now)
         if self._may_share_bottleneck:
             # Keep the tested step and allow the next one, without asking other pools to explore.
             kept = replace(rest, threads=now.threads, steady_per_second=now.throughput_per_second, doubted=False)
             after = replace(memory, exploration=kept, sample=ThroughputSample(), trial=Trial())
-            return after, self._act(after, "steady", _set(now.threads, brought, before=rest.threads), None, now)
+            return self._set_threads(after, "steady", brought, rest.threads, now=now)
         following = trial.search_upward(parameters, rest, now)
         origin = Origin(rest.threads, rest.steady_per_second)
         fruitless = Trial(fruitless=memory.trial.fruitless)
         epoch, ceiling = memory.epoch + 1, memory.ceiling
         after = Memory(following, epoch=epoch, trial=fruitless, origin=origin, mix=self.seen.mix, ceiling=ceiling)
-        reason = _set(following.threads, brought, before=tried, remarks=[f"next phase: {following.phase}"])
-        return after, self._act(after, following.phase, reason, None, now)
+        remark = f"next phase: {following.phase}"
+        return self._set_threads(after, following.phase, brought, tried, remark, now=now)
 
     def _wait(self, memory: Memory, now: ThroughputMoments, needed: int, remark: str) -> tuple[Memory, Decision]:
         if self._is_overdue(memory):
@@ -474,7 +470,7 @@ class _Look:
         after = replace(memory, exploration=rest, trial=ended, sample=ThroughputSample())
         collected = format_count(0 if now is None else now.samples, "sample")
         cause = f"the probe had only {collected} after {memory.sample.elapsed_seconds:,.0f} s, so it is undone"
-        return after, self._act(after, "steady", _set(usual, cause, before=tried), "samples", now)
+        return self._set_threads(after, "steady", cause, tried, limited_by="samples", now=now)
 
     def _explore_upward(self, memory: Memory) -> tuple[Memory, Decision]:
         """Test more threads at once, without measuring the usual size, whose throughput the mix does not change."""
@@ -491,8 +487,7 @@ class _Look:
             origin=Origin(rest.threads, rest.steady_per_second),
             mix=self.seen.mix,
         )
-        reason = _set(after.exploration.threads, cause, before=memory.threads)
-        return after, self._act(after, after.exploration.phase, reason, None)
+        return self._set_threads(after, after.exploration.phase, cause, memory.threads)
 
     def _explore_again(
         self, memory: Memory, now: ThroughputMoments | None, why: str, changed: bool
@@ -507,9 +502,8 @@ class _Look:
             mix=self.seen.mix,
             ceiling=None if changed else memory.ceiling,
         )
-        remarks = [] if now is None else [_format_step(rest, now)]
-        reason = _set(after.exploration.threads, why, before=rest.threads, remarks=remarks)
-        decision = self._act(after, after.exploration.phase, reason, None, now)
+        step = "" if now is None else _format_step(rest, now)
+        after, decision = self._set_threads(after, after.exploration.phase, why, rest.threads, step, now=now)
         return (after if self.seen.steered else start_at_rest(self.parameters, memory, rest.threads)), decision
 
     def _restart_exploration(self, exploration: Exploration, changed: bool) -> Exploration:
@@ -528,17 +522,24 @@ class _Look:
             return explorer.explore_again(parameters, exploration, changed)
         return explorer.explore_again(parameters, CurveSearch(phase="steady", threads=own, steps=steps), True)
 
-    def _act(
+    def _set_threads(
         self,
         after: Memory,
         phase: str,
-        reason: str,
-        limited_by: str | None,
+        cause: str,
+        before: int | None = None,
+        remark: str = "",
+        limited_by: str | None = None,
         now: ThroughputMoments | None = None,
         expected: Expectation | None = None,
-    ) -> Decision:
-        action = {THREADS: after.threads, "phase": phase}
-        return Decision(action, reason, self._build_terms(after, now), limited_by, float(after.threads), expected)
+    ) -> tuple[Memory, Decision]:
+        """Return `after` with the decision to run its threads; `before` is the measured number of threads."""
+        action = f"{'Keep' if before == after.threads else 'Set'} {format_count(after.threads, 'thread')}"
+        if before is not None and before != after.threads:
+            action = f"{action} ({after.threads - before:+,})"
+        reason = format_reason(action, cause, remarks=[remark] if remark else [])
+        terms, ordered = self._build_terms(after, now), {THREADS: after.threads, "phase": phase}
+        return after, Decision(ordered, reason, terms, limited_by, float(after.threads), expected)
 
     def _build_terms(self, memory: Memory, now: ThroughputMoments | None, needed: int | None = None) -> dict[str, Json]:
         exploration, limit = memory.exploration, self.parameters.probe_seconds
@@ -560,29 +561,6 @@ class _Look:
             return terms
         curve = None if exploration.curve is None else convert_to_plain(exploration.curve)
         return {**terms, "points": [[point.threads, point.per_second] for point in exploration.points], "curve": curve}
-
-
-def _set(threads: int, cause: str, *, before: int | None = None, remarks: Sequence[str] = ()) -> str:
-    """Return the reason of a decision about threads; `before` is the measured number of threads."""
-    action = f"Set {format_count(threads, 'thread')}"
-    if before == threads:
-        action = f"Keep {format_count(threads, 'thread')}"
-    elif before is not None:
-        action = f"{action} ({threads - before:+,})"
-    return format_reason(action, cause, remarks=remarks)
-
-
-def _find_best_smaller_size(memory: Memory) -> Origin | None:
-    """Return the greatest known throughput of fewer threads than are tested."""
-    rest = memory.exploration
-    if memory.trial.threads:
-        known = [Origin(rest.threads, rest.steady_per_second)]
-    elif isinstance(rest, CurveSearch):
-        known = [Origin(point.threads, point.per_second) for point in rest.points]
-    else:
-        known = [Origin(rest.before.threads, rest.before.throughput_per_second)] if rest.before else []
-    fewer = [size for size in (*known, *filter(None, [memory.origin])) if size.threads < memory.threads]
-    return max(fewer, key=lambda size: size.per_second, default=None)
 
 
 def _is_overload(origin: Origin | None, now: ThroughputMoments) -> bool:
@@ -610,3 +588,7 @@ def _build_expectation(memory: Memory) -> Expectation | None:
 def _format_step(exploration: Exploration, now: ThroughputMoments) -> str:
     rate = f"{measure(now.throughput_per_second)}/s with {format_count(now.threads, 'thread')}"
     return f"the {exploration.phase} phase measured {rate}"
+
+
+def _format_trial(threads: int, now: ThroughputMoments) -> str:
+    return f"{measure(now.throughput_per_second)}/s with {format_count(threads, 'thread')} in the trial"

@@ -51,6 +51,18 @@ class Memory(msgspec.Struct, frozen=True, rename={"exploration": "machine"}):
         is_probing = self.exploration.phase != "steady" and self.origin is not None
         return self.origin.threads if is_probing and self.origin else self.exploration.threads
 
+    def find_best_smaller_size(self) -> Origin | None:
+        """Return the greatest known throughput of fewer threads than are tested."""
+        rest = self.exploration
+        if self.trial.threads:
+            known = [Origin(rest.threads, rest.steady_per_second)]
+        elif isinstance(rest, CurveSearch):
+            known = [Origin(point.threads, point.per_second) for point in rest.points]
+        else:
+            known = [Origin(rest.before.threads, rest.before.throughput_per_second)] if rest.before else []
+        fewer = [size for size in (*known, *filter(None, [self.origin])) if size.threads < self.threads]
+        return max(fewer, key=lambda size: size.per_second, default=None)
+
 
 def check_memory(memory: Memory, where: str) -> None:
     exploration = memory.exploration

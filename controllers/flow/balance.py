@@ -40,19 +40,16 @@ from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
-import scipy
 from msgspec.structs import replace
 
 from common.errors import BadInput
 from common.parameter import value
 from controllers.design.identify import Information, learn_changes, solve_model
-from controllers.design.lqr import design_regulator
+from controllers.flow.balance_gains import BalanceGains, Floats, build_system, design_balance_gains, design_one_loop
 from controllers.framework.decision import Decision, Expectation
 from controllers.framework.law import Law, Values
 from controllers.framework.reason import format_count, format_no_action, format_number, format_percent, format_reason
 
-Floats = npt.NDArray[np.float64]
 MAX_DELAY, MAX_AVERAGING = 2, 4  # decisions
 PAST_SHARES, PAST_DIFFERENCES = MAX_DELAY + MAX_AVERAGING + 1, 3
 A = value("1", "Model: share of a response time that remains at the next decision.", 0.0, 1.2)
@@ -210,78 +207,6 @@ USUAL_WEIGHT = 16.0  # r for b = 1
 
 
 @dataclass(frozen=True)
-class BalanceGains:
-    """K, L, and M of the module docstring: numbers for identical replicas, otherwise N by N matrices."""
-
-    difference: Floats
-    lasting: Floats
-    past: tuple[Floats, ...] = ()
-
-    def change(self, now: Floats, before: Floats, ratio: float = 1.0, moves: Sequence[Floats] = ()) -> Floats:
-        """Return the change of the shares; it sums to 0.
-
-        ratio: identified b, relative to the model. moves: earlier changes of the shares, newest first.
-        """
-        change = -(np.dot(self.difference, now - before) + np.dot(self.lasting, before)) / ratio
-        for gain, moved in zip(self.past, moves, strict=False):
-            change = change - np.dot(gain, moved)
-        return np.asarray(change - change.mean())
-
-
-def design_balance_gains(
-    a: Floats, b: Floats, *, q: float, integral: float, r: float, delay: int = 0, averaging: int = 1
-) -> BalanceGains:
-    """Return the gains of the regulator for replicas with these models, one element each."""
-    if np.ptp(a) == 0 and np.ptp(b) == 0:
-        gains = design_one_loop(float(a[0]), float(b[0]), q, integral, r, delay, averaging)
-        return BalanceGains(gains[0], gains[-1], tuple(gains[1:-1]))
-    basis, states = build_difference_basis(len(a)), len(a) - 1
-    gain = design_regulator(
-        *build_difference_system(a, b, q=q, integral=integral, r=r, delay=delay, averaging=averaging)
-    ).gain
-    difference, *past, lasting = (basis.T @ part @ basis for part in np.split(gain, gain.shape[1] // states, axis=1))
-    return BalanceGains(difference, lasting, tuple(past))
-
-
-def build_difference_basis(replicas: int) -> Floats:
-    """Return T, an orthonormal basis of vectors that sum to 0: N - 1 rows of N."""
-    return np.asarray(scipy.linalg.helmert(replicas))
-
-
-def build_difference_system(
-    a: Floats, b: Floats, *, q: float, integral: float, r: float, delay: int = 0, averaging: int = 1
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return A, B, Q, R of the module docstring: states x, earlier v, and i, inputs v."""
-    basis = build_difference_basis(len(a))
-    one, pending = np.eye(len(a) - 1), delay + averaging - 1
-    system, inputs = _build_system((basis * a) @ basis.T, (basis * b) @ basis.T, delay, averaging)
-    weights = scipy.linalg.block_diag(q * one, np.zeros((pending * len(one), pending * len(one))), integral * one)
-    return system, inputs, weights, r * one
-
-
-def _build_system(
-    a: Floats, b: Floats, delay: int, averaging: int, pending: int | None = None
-) -> tuple[Floats, Floats]:
-    """Return A and B with room for `pending` earlier v, by default as many as have not taken full effect."""
-    size, last = len(a), (delay + averaging - 1 if pending is None else pending) + 1
-    system, inputs = np.zeros((last + 1, last + 1, size, size)), np.zeros((last + 1, size, size))
-    system[0, 0], system[last, 0], system[last, last] = a, np.eye(size), np.eye(size)
-    for earlier in range(delay, delay + averaging):
-        (system[0] if earlier else inputs)[earlier] = b / averaging
-    for earlier in range(1, last):
-        (system[earlier] if earlier > 1 else inputs)[max(earlier - 1, 1)] = np.eye(size)
-    return system.transpose(0, 2, 1, 3).reshape(inputs.shape[0] * size, -1), inputs.reshape(-1, size)
-
-
-@lru_cache(maxsize=64)
-def design_one_loop(a: float, b: float, q: float, integral: float, r: float, delay: int, averaging: int) -> Floats:
-    """Return K, the M_j, and L of one decoupled loop."""
-    system, inputs = _build_system(np.array([[a]]), np.array([[b]]), delay, averaging)
-    weights = np.diag([q, *np.zeros(delay + averaging - 1), integral])
-    return np.asarray(design_regulator(system, inputs, weights, np.array([[r]])).gain[0])
-
-
-@dataclass(frozen=True)
 class MeanModel:
     """The mean of the replicas' a and b, and the weight r."""
 
@@ -310,7 +235,7 @@ def build_loop(parameters: BalanceParameters, delay: int) -> Floats:
     """Return the matrix of that loop if shares take effect after this delay."""
     model, gains = MeanModel.of(parameters), design_loop(parameters)
     pending = max(delay, parameters.delay) + parameters.averaging - 1
-    system, inputs = _build_system(np.array([[model.a]]), np.array([[model.b]]), delay, parameters.averaging, pending)
+    system, inputs = build_system(np.array([[model.a]]), np.array([[model.b]]), delay, parameters.averaging, pending)
     older = np.zeros(pending + 2 - len(gains))
     return np.asarray(system - inputs @ [np.concatenate([gains[:-1], older, gains[-1:]])])
 

@@ -13,7 +13,8 @@ import numpy as np
 from controllers.design import placement
 from controllers.flow import admission, balance
 from controllers.flow.admission import FlowParameters
-from controllers.flow.balance import BalanceParameters, Floats
+from controllers.flow.balance import BalanceParameters
+from controllers.flow.balance_gains import Floats
 
 SETTLED_WITHIN = placement.SETTLED_WITHIN
 

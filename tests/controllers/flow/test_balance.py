@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from common.errors import BadInput
 from controllers import catalog, request
 from controllers.design.lqr import design_regulator
-from controllers.flow import balance
+from controllers.flow import balance, balance_gains
 from controllers.framework.law import decide_next, resume_state, start_state
 
 LAW = catalog.get_law("balance")
@@ -32,9 +32,9 @@ def shares_after(times, shares, **parameters):
 def test_replicas_that_are_alike_decouple(model, replicas, delay, averaging):
     a, b = (np.full(replicas, each) for each in model)
     late = {**WEIGHTS, "delay": delay, "averaging": averaging}
-    one = balance.design_balance_gains(a, b, **late)
-    gain = design_regulator(*balance.build_difference_system(a, b, **late)).gain
-    basis, states = balance.build_difference_basis(replicas), replicas - 1
+    one = balance_gains.design_balance_gains(a, b, **late)
+    gain = design_regulator(*balance_gains.build_difference_system(a, b, **late)).gain
+    basis, states = balance_gains.build_difference_basis(replicas), replicas - 1
     parts = np.split(gain, delay + averaging + 1, axis=1)
     for scalar, part in zip((one.difference, *one.past, one.lasting), parts, strict=True):
         assert np.allclose(part, float(scalar) * np.eye(states), rtol=1e-5, atol=1e-7)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from controllers.design import placement
 from controllers.design.placement import Model
-from controllers.flow import balance
+from controllers.flow import balance_gains
 from controllers.flow.admission import FlowParameters
 from controllers.flow.balance import BalanceParameters
 from controllers.flow.prediction import predict_balance, predict_flow
@@ -52,7 +52,7 @@ def test_without_a_model_nothing_is_promised():
 def test_the_law_moves_shares_until_a_difference_ends(a, b, r, delay, averaging):
     found = predict_balance(balanced(a=a, b=b, r=r, delay=delay, averaging=averaging))
     late = {"delay": delay, "averaging": averaging}
-    gains = balance.design_balance_gains(np.full(2, a), np.full(2, b), q=1.0, integral=0.25, r=r, **late)
+    gains = balance_gains.design_balance_gains(np.full(2, a), np.full(2, b), q=1.0, integral=0.25, r=r, **late)
     x, past, before = np.array([0.5, -0.5]), [np.zeros(2)] * 6, np.array([0.5, -0.5])
     for value in found.response[:50]:
         assert x[0] - x[1] == pytest.approx(value, abs=1e-6)
