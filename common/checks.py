@@ -324,9 +324,6 @@ def refuse_unknown(
 
 
 def refuse_longer(value: Sized, most: int, where: str, noun: str = "") -> None:
-    """Raise `Forbidden` for a list or a text that is longer than `most`.
-
-    Processing it would be too expensive.
-    """
+    """Raise `Forbidden` for a list or a text that is longer than `most`. Processing it would be too expensive."""
     if len(value) > most:
         raise Forbidden(where, f"must have at most {most}{noun or ' items'}, not {len(value)}")

@@ -26,10 +26,7 @@ from common.parsing import read_plain_scalar
 
 
 def get_standard_input(field: str) -> TextIO:
-    """Return the stream for `-`, in UTF-8 like files.
-
-    Raises `BadInput` that names the field if it is closed.
-    """
+    """Return the stream for `-`, in UTF-8 like files. Raises `BadInput` that names the field if it is closed."""
     if sys.stdin is None:
         raise BadInput(field, "standard input is closed; pass a file, or open standard input")
     if isinstance(sys.stdin, io.TextIOWrapper):

@@ -210,10 +210,7 @@ def read_values(declared: Sequence[Parameter], document: object, where: str) -> 
 
 
 def clip_values(declared: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the declared values, each number moved into its range.
-
-    Values that an older version left out stay out.
-    """
+    """Return the declared values, each number moved into its range. Values that an older version left out stay out."""
     return {
         parameter.name: parameter.clip(values[parameter.name]) for parameter in declared if parameter.name in values
     }

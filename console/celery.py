@@ -82,10 +82,7 @@ def keep_connections(**_: object) -> None:
 
 @worker_before_create_process.connect
 def share_memory(**_: object) -> None:
-    """Exclude existing objects from a child's garbage collector.
-
-    Their pages stay shared with its parent.
-    """
+    """Exclude existing objects from a child's garbage collector. Their pages stay shared with its parent."""
     gc.collect()
     gc.freeze()
 

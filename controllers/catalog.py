@@ -51,10 +51,7 @@ def list_ranked_laws() -> tuple[str, ...]:
 
 
 def read_parameters(of: Law, document: object, where: str = "parameters") -> dict[str, Any]:
-    """Read all parameters of a law, given or by default, and check them one by one and together.
-
-    Raise `BadInput`.
-    """
+    """Read all parameters of a law, given or by default, and check them one by one and together. Raise `BadInput`."""
     parameters = read_values(of.parameters, document, where)
     check_parameters(of, parameters)
     return parameters
@@ -86,10 +83,7 @@ def read_state(of: Law, parameters: Mapping[str, Any], document: object, where: 
 
 
 def get_parameter(of: Law, name: str) -> Parameter:
-    """Return the declaration of `name`: a parameter of the law, `guard.NAME`, or the actuator.
-
-    Raise `BadInput`.
-    """
+    """Return the declaration of `name`: a parameter of the law, `guard.NAME`, or the actuator. Raise `BadInput`."""
     known = {parameter_.name: parameter_ for parameter_ in of.parameters}
     known |= {f"guard.{setting.name}": setting for setting in guard.list_guard_settings(of)}
     if of.actuator is not None:

@@ -33,7 +33,7 @@ class Key(str):
     def __new__(cls, name: str, kind: Kind, flow: str, holds: str, *, on_nodes: bool = False) -> "Key":
         key = super().__new__(cls, name)
         key.kind, key.holds, key.on_nodes = kind, holds, on_nodes
-        key.writers, key.readers = (_parse_roles(end) for end in flow.split(" → "))
+        key.writers, key.readers = (ROLES if end == "all" else tuple(end.split()) for end in flow.split(" → "))
         key._template = _PART.sub("{}", name)
         return key
 
@@ -50,10 +50,6 @@ class Key(str):
         if len(parts) != self._template.count("{}"):
             raise TypeError(f"{self} takes {self._template.count('{}')} parts, not {len(parts)}.")
         return self._template.format(*parts)
-
-
-def _parse_roles(text: str) -> tuple[str, ...]:
-    return ROLES if text == "all" else tuple(text.split())
 
 
 # The plant

@@ -9,10 +9,7 @@ TOTAL = 1000
 
 
 def check_points(points: object, field: str = "points", least: int = 1) -> dict[str, int]:
-    """Check the points per node of a queue: whole numbers, at least `least` each, 1000 in total.
-
-    Raises `BadInput`.
-    """
+    """Check the points per node of a queue: whole numbers, at least `least` each, 1000 in total. Raises `BadInput`."""
     if not isinstance(points, Mapping) or not points:
         raise BadInput(field, 'must be a JSON object of node names and points, such as {"n1": 500, "n2": 500}.')
     for node, value in points.items():
@@ -23,10 +20,7 @@ def check_points(points: object, field: str = "points", least: int = 1) -> dict[
 
 
 def apportion(amount: int, weights: Mapping[str, float]) -> dict[str, int]:
-    """Distribute `amount` whole points in proportion to `weights`, by largest remainder.
-
-    Earlier names win ties.
-    """
+    """Distribute `amount` whole points in proportion to `weights`, by largest remainder. Earlier names win ties."""
     total = sum(weights.values())
     exact = {name: amount * weight / total for name, weight in weights.items()}
     given = {name: int(value) for name, value in exact.items()}
@@ -51,10 +45,7 @@ def share(nodes: Sequence[str], weights: Mapping[str, float] | None = None) -> d
 
 
 def move(points: Mapping[str, int], source: str, target: str, amount: int) -> dict[str, int]:
-    """Move `amount` points to another node (which may be new).
-
-    A source left with none loses its container.
-    """
+    """Move `amount` points to another node (which may be new). A source left with none loses its container."""
     before = check_points(points)
     if source not in before:
         raise BadInput("from", f"{source} has no points; the nodes with points are {', '.join(before)}.")
@@ -67,10 +58,7 @@ def move(points: Mapping[str, int], source: str, target: str, amount: int) -> di
 
 
 def split(points: Mapping[str, int], source: str, target: str) -> dict[str, int]:
-    """Scale up: move half of a container's points (rounded down) to a node without one.
-
-    Houtman, chapter 3.
-    """
+    """Scale up: move half of a container's points (rounded down) to a node without one. Houtman, chapter 3."""
     before = check_points(points)
     if target in before:
         raise BadInput("to", f"{target} already has a container of this queue.")

@@ -28,10 +28,7 @@ class PointsDrifted(WeirError):  # noqa: N818
 
 
 def read_database(thresholds: Overriding | None = None) -> Topology:
-    """Return the topology in the database.
-
-    `thresholds` ({node: {"busy", "toobusy"}}) replace a node's own.
-    """
+    """Return the topology in the database. `thresholds` ({node: {"busy", "toobusy"}}) replace a node's own."""
     number = TopologyRevision.objects.values_list("number", flat=True).first() or 0
     nodes = {
         node.name: _build_node_spec(node, (thresholds or {}).get(node.name, {}))
@@ -150,10 +147,7 @@ def change_queue(
 
 
 def _check_readable(thresholds: Overriding | None) -> None:
-    """Check that everything that moves events could read the projection.
-
-    Raises `BadInput` that names the field.
-    """
+    """Check that everything that moves events could read the projection. Raises `BadInput` that names the field."""
     try:
         Topology.from_json(read_database(thresholds).to_json())
     except BadTopology as error:
@@ -163,10 +157,7 @@ def _check_readable(thresholds: Overriding | None) -> None:
 def set_points(
     control: redis.Redis, queue: str, points: Mapping[str, int], thresholds: Overriding | None = None
 ) -> Topology:
-    """Set the points of a queue, and project it.
-
-    Raises `BadInput` that names the field; nothing is changed then.
-    """
+    """Set the points of a queue, and project it. Raises `BadInput` that names the field; nothing is changed then."""
     with transaction.atomic():
         row = Queue.objects.select_for_update().filter(name=queue).first()
         if row is None:

@@ -177,7 +177,7 @@ def _list_overrides(since: datetime, until: datetime) -> list[WeekOverride]:
         WeekOverride(
             number=row.pk,
             what=f"{row.name} of {Scope.build(row)}",
-            value=_format_value(row.value),
+            value=f"{row.value:g}" if isinstance(row.value, float) else str(row.value)[:60],
             owner=row.owner.get_username(),
             reason=row.reason,
             since=row.created_at,
@@ -185,10 +185,6 @@ def _list_overrides(since: datetime, until: datetime) -> list[WeekOverride]:
         )
         for row in rows.order_by("-created_at")
     ]
-
-
-def _format_value(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)[:60]
 
 
 def _list_proposals(since: datetime, until: datetime) -> list[WeekProposal]:

@@ -39,8 +39,7 @@ def instance(chance: np.random.Generator, nodes: int, queues: int, holders: int,
 
 
 def decide(seen: dict[str, Any], goal: str) -> tuple[dict[str, Any], float, bool]:
-    """The terms, the seconds of one decision (its observation's reading included), and whether it
-    succeeded."""
+    """The terms, the seconds of one decision (its observation's reading included), and whether it succeeded."""
     parameters = catalog.read_parameters(LAW, {**THRESHOLDS, "goal": goal})
     started = time.perf_counter()
     read = catalog.read_observation(LAW, seen)

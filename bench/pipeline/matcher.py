@@ -130,9 +130,7 @@ def _state_bytes(wanted: Pattern, batches: list[pa.RecordBatch]) -> int:
 
 
 def plainly(batches: list[pa.RecordBatch], keys: int) -> float:
-    """Events per second of the same pattern in plain Python. Raises AssertionError where the matches
-    differ.
-    """
+    """Events per second of the same pattern in plain Python. Raises AssertionError where the matches differ."""
     start = time.process_time()
     matches = sum(_plain_matches(batches))
     seconds = time.process_time() - start

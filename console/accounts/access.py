@@ -153,10 +153,7 @@ class Actor:
     confirmed_at: float | None = None  # Unix time, for a session; None: a token or a command has no session
 
     def may(self, action: str) -> bool:
-        """Return whether this actor may do `action`.
-
-        Raises `KeyError` for an action that is missing in the table.
-        """
+        """Return whether this actor may do `action`. Raises `KeyError` for an action that is missing in the table."""
         least = ACTIONS[action]
         if (self.token or self.actions is not None) and not self._token_has(action):
             return False
@@ -195,10 +192,7 @@ class Actor:
 
     @property
     def account(self) -> User:
-        """Return the account of the actor.
-
-        Raises `PermissionDenied` if there is none: a command of this machine.
-        """
+        """Return the account of the actor. Raises `PermissionDenied` if there is none: a command of this machine."""
         if self.user is None:
             raise PermissionDenied(f"{self.name} has no account; this action requires an account.")
         return self.user
@@ -290,20 +284,14 @@ def intersect(*limits: Collection[str]) -> frozenset[str] | None:
 
 
 def user_of(request: HttpRequest) -> User:
-    """Return the logged-in user.
-
-    Raises `PermissionDenied` if there is none; the login middleware prevents that.
-    """
+    """Return the logged-in user. Raises `PermissionDenied` if there is none; the login middleware prevents that."""
     if not isinstance(request.user, User):
         raise PermissionDenied("Log in.")
     return request.user
 
 
 def requires(action: str) -> Callable[[Callable[..., HttpResponseBase]], Callable[..., HttpResponseBase]]:
-    """Decorate a view for actors who may do `action`; others get 403.
-
-    The login middleware has run before.
-    """
+    """Decorate a view for actors who may do `action`; others get 403. The login middleware has run before."""
     if action not in ACTIONS:
         raise KeyError(f"{action} is missing from console.accounts.access.ACTIONS")
 

@@ -12,10 +12,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def read(environment: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return the provider's settings; None without WEIR_OIDC_ISSUER.
-
-    Raises `ValueError` that names the variable.
-    """
+    """Return the provider's settings; None without WEIR_OIDC_ISSUER. Raises `ValueError` that names the variable."""
     issuer = variables.OIDC_ISSUER.get_text(environment).rstrip("/")
     if not issuer:
         return None

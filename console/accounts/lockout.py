@@ -77,10 +77,7 @@ def normalize_name(request: HttpRequest, credentials: dict[str, Any] | None = No
 
 
 def _find_user(request: HttpRequest, credentials: dict[str, Any]) -> Actor:
-    """Return the account of an attempt.
-
-    Unknown names are not recorded: people type passwords into that field.
-    """
+    """Return the account of an attempt. Unknown names are not recorded: people type passwords into that field."""
     name = str(credentials.get("username") or "")
     known = User.objects.filter(username=name).exists()
     address, request_id = request.META.get("REMOTE_ADDR"), getattr(request, "request_id", "")

@@ -99,10 +99,7 @@ def remove_second_factor(actor: Actor, user: User, reason: str) -> None:
 
 @transaction.atomic
 def enable(actor: Actor, user: User, on: bool, reason: str) -> None:
-    """Enable or disable a user.
-
-    Disabling permanently ends all their sessions, tokens, and shared links at once.
-    """
+    """Enable or disable a user. Disabling permanently ends all their sessions, tokens, and shared links at once."""
     require_permission(actor, "user.manage")
     why = read_reason(reason)
     if user.is_active == on:
@@ -120,10 +117,7 @@ def enable(actor: Actor, user: User, on: bool, reason: str) -> None:
 
 @transaction.atomic
 def reset_password(actor: Actor, user: User, reason: str, password: str = "") -> str:
-    """Set a new password, which is shown once.
-
-    The user's sessions, tokens, and shared links end permanently.
-    """
+    """Set a new password, which is shown once. The user's sessions, tokens, and shared links end permanently."""
     require_permission(actor, "user.manage")
     why = read_reason(reason)
     _check_local(user, "username", "belongs to an account of the identity provider, which has no password in Weir.")

@@ -51,10 +51,7 @@ def begin(user: User) -> SecondFactor:
 
 @transaction.atomic
 def confirm(user: User, code: str) -> list[str]:
-    """Enable the second factor with a first code; return the recovery codes, shown once.
-
-    Raises `BadInput`.
-    """
+    """Enable the second factor with a first code; return the recovery codes, shown once. Raises `BadInput`."""
     made = SecondFactor.objects.select_for_update().filter(user=user, confirmed=False).first()
     if made is None:
         raise BadInput("code", "is not expected: no setup is in progress; start again.")

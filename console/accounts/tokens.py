@@ -75,10 +75,7 @@ def list_grantable_roles(actor: Actor) -> list[str]:
 def make(
     actor: Actor, name: str, role: str, days: float, now: datetime, scope: TokenScope = EVERYTHING
 ) -> tuple[ApiToken, str]:
-    """Create a token of the actor's; return it and its secret, shown once.
-
-    Raises `BadInput` that names the field.
-    """
+    """Create a token of the actor's; return it and its secret, shown once. Raises `BadInput` that names the field."""
     require_permission(actor, "token.mint")
     _check(actor, name, role, days)
     _check_queues(actor, scope.queues)
@@ -191,10 +188,7 @@ def revoke(actor: Actor, token: ApiToken, now: datetime) -> bool:
 def set_quota(
     actor: Actor, token: ApiToken, events_per_second: int | None, bytes_per_second: int | None, reason: str
 ) -> None:
-    """Set a token's own quotas; None: those of the plant.
-
-    Only for those who manage users. Raises `BadInput`.
-    """
+    """Set a token's own quotas; None: those of the plant. Only for those who manage users. Raises `BadInput`."""
     require_permission(actor, "user.manage")
     why = read_reason(reason)
     wanted = {"quota_events_per_second": events_per_second, "quota_bytes_per_second": bytes_per_second}
@@ -254,10 +248,7 @@ class Quota:
         return math.ceil(self._take(0, size_bytes, ask=True) / 1000)
 
     def charge(self, events: int, size_bytes: int) -> None:
-        """Count the events and bytes that an admitted request additionally contained.
-
-        Raises `redis.RedisError`.
-        """
+        """Count the events and bytes that an admitted request additionally contained. Raises `redis.RedisError`."""
         self._take(events, size_bytes, ask=False)
 
     def _take(self, events: int, size_bytes: int, ask: bool) -> int:

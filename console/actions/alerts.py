@@ -258,10 +258,7 @@ def _format_time(moment: datetime | None) -> str | None:
 
 
 def _require_integrity_rights(actor: Actor, conditions: Iterable[Any]) -> None:
-    """Raise `PermissionDenied` if a condition watches Weir's own integrity.
-
-    Administrators may use such a condition.
-    """
+    """Raise `PermissionDenied` if a condition watches Weir's own integrity. Administrators may use such a condition."""
     if any(condition in INTEGRITY for condition in conditions if isinstance(condition, str)):
         require_permission(actor, "integrity.manage")
 

@@ -213,10 +213,7 @@ class FoundDeadLetters:
 
 
 def read_entry_time(letter: NamedDeadLetter) -> datetime:
-    """Return when the letter, in its current form, became a dead letter.
-
-    A fixed letter is newer than its failure.
-    """
+    """Return when the letter, in its current form, became a dead letter. A fixed letter is newer than its failure."""
     return datetime.fromtimestamp(parse_entry_seconds(letter.name.id.encode()), UTC)
 
 

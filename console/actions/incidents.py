@@ -32,10 +32,7 @@ def change(
     retained: bool | None = None,
     now: datetime,
 ) -> Incident:
-    """Change the given attributes; the others keep their values.
-
-    retained: whether retention keeps its data.
-    """
+    """Change the given attributes; the others keep their values. retained: whether retention keeps its data."""
     require_permission(actor, CHANGE, list_alert_queues(alert_id))
     made: Incident | None = None
     after: dict[str, object] = {}

@@ -195,10 +195,7 @@ def extend_criterion(
 
 
 def release_criterion(actor: Actor, application: str, name: str, control: redis.Redis, *, reason: str = "") -> None:
-    """Release a criterion, which has or follows its own value again.
-
-    Raises `BadInput` if it was not fixed.
-    """
+    """Release a criterion, which has or follows its own value again. Raises `BadInput` if it was not fixed."""
     require_permission(actor, "pipeline.steer", _list_running_queues(actor, application, control))
     if name not in _read_steered(application, "held_criteria", control):
         raise BadInput("criterion", f"{name} of {application} is not held.")

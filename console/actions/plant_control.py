@@ -128,10 +128,7 @@ def take_by_hand(
     before: Mapping[str, int] = holding.NO_TASKS,
     after: Mapping[str, int] = holding.NO_TASKS,
 ) -> float:
-    """Take the plant for a person for some minutes; return until when.
-
-    Raises `BadInput` that names minutes.
-    """
+    """Take the plant for a person for some minutes; return until when. Raises `BadInput` that names minutes."""
     return take(actor, plant, control, seconds=_convert_minutes(minutes), reason=reason, before=before, after=after)
 
 

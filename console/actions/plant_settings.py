@@ -71,10 +71,7 @@ def _get_editor_name(row: Setting | None) -> str | None:
 
 @transaction.atomic
 def change_setting(actor: Actor, name: str, value: object, reason: str, now: datetime) -> tuple[Any, Any]:
-    """Change a setting of the plant; return (before, after).
-
-    Raises `BadInput` that names name, value, or reason.
-    """
+    """Change a setting of the plant; return (before, after). Raises `BadInput` that names name, value, or reason."""
     require_permission(actor, "settings.change")
     why = read_reason(reason)
     before, after = plant_settings.change(name, value, actor.user, now)

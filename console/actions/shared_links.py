@@ -34,10 +34,7 @@ RETAINED = timedelta(days=90)  # after its end; the audit keeps it for longer
 
 @transaction.atomic
 def share(actor: Actor, *, at: datetime, hours: float, reason: str, now: datetime) -> SharedLink:
-    """Create a link to a kept instant, which expires after so many hours.
-
-    Links that ended long ago are deleted.
-    """
+    """Create a link to a kept instant, which expires after so many hours. Links that ended long ago are deleted."""
     require_permission(actor, "link.make")
     _check(at, hours, reason.strip(), now)
     SharedLink.objects.filter(expires_at__lt=now - RETAINED).delete()
@@ -65,10 +62,7 @@ def open_at(now: datetime) -> QuerySet[SharedLink]:
 
 
 def list_links(actor: Actor, now: datetime) -> QuerySet[SharedLink]:
-    """Return the active links for users who may share: an address shows the whole plant.
-
-    Raises `PermissionDenied`.
-    """
+    """Return the active links for users who may share: an address shows the whole plant. Raises `PermissionDenied`."""
     require_permission(actor, "link.make")
     return open_at(now)
 

@@ -44,10 +44,7 @@ class WantedTask:
 def begin(
     actor: Actor, name: str, parameters: Mapping[str, Any], deadline_at: datetime | None, reason: str, where: JobContext
 ) -> Run:
-    """Run a task now, with these parameters over its own.
-
-    Retention of less than a week requires two people.
-    """
+    """Run a task now, with these parameters over its own. Retention of less than a week requires two people."""
     admit(actor, "task.run")
     why = read_reason(reason)
     task = runs.get_task(name)

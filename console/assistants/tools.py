@@ -149,10 +149,7 @@ class Tools:
         return answer
 
     def _snapshot(self) -> tuple[dict[str, Any], float]:
-        """Return the newest snapshot and its age.
-
-        Reject an old one: a model would take it for the current plant.
-        """
+        """Return the newest snapshot and its age. Reject an old one: a model would take it for the current plant."""
         snapshot: dict[str, Any] = self._get("/live")["snapshot"]
         age_seconds = max(0.0, self._clock() - (snapshot.get("at") or 0.0))
         if age_seconds > LIVE_SECONDS:

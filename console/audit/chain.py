@@ -118,10 +118,7 @@ def digest_of(content: Mapping[str, Any], sequence: int, previous: str, key: byt
 
 
 def is_genuine(content: Mapping[str, Any], sequence: int, previous: str, digest: str) -> bool:
-    """Return whether one of the keys made this digest.
-
-    An older key stays valid for entries written with it.
-    """
+    """Return whether one of the keys made this digest. An older key stays valid for entries written with it."""
     documents = {name: _as_written(content[name]) for name in ("before", "after")}
     try:
         return any(

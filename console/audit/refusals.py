@@ -104,10 +104,7 @@ entry_fold = Fold()
 
 
 def is_of(action: str, actions: frozenset[str]) -> bool:
-    """Return whether an action, or its family, is among these.
-
-    Of the family `login` only listed actions count.
-    """
+    """Return whether an action, or its family, is among these. Of the family `login` only listed actions count."""
     return action in actions or (action.partition(".")[0] in actions and not action.startswith("login."))
 
 

@@ -209,10 +209,7 @@ class _Connection(UnixStreamHTTPConnection):  # type: ignore[misc]  # it has no 
 
 @contextmanager
 def open_supervisor(socket: str) -> Iterator[Any]:
-    """Return the supervisor that listens at this Unix socket.
-
-    Its calls raise `OSError` and `xmlrpc.client.Fault`.
-    """
+    """Return the supervisor that listens at this Unix socket. Its calls raise `OSError` and `xmlrpc.client.Fault`."""
     transport = SupervisorTransport(None, None, f"unix://{socket}")
 
     def create_connection() -> _Connection:

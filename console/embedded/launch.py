@@ -242,10 +242,7 @@ def _build_folder_error(data: Path, error: OSError) -> SystemExit:
 
 
 def take_lock(data: Path) -> IO[str]:
-    """Lock the data folder for this launcher.
-
-    A second launcher prints where the first one is, and exits with 0.
-    """
+    """Lock the data folder for this launcher. A second launcher prints where the first one is, and exits with 0."""
     try:
         lock = (data / "lock").open("a+")
     except OSError as error:

@@ -144,10 +144,7 @@ def _describe_excess(body: bytes, most_bytes: int) -> str:
 
 
 def document_of(body: bytes) -> Any:
-    """Parse JSON strictly.
-
-    Raises `JSONDecodeError`, or `BadInput` that names a field with an invalid value.
-    """
+    """Parse JSON strictly. Raises `JSONDecodeError`, or `BadInput` that names a field with an invalid value."""
     read = parse_json_body(body)
     for field, value, depth in _iterate_values(read):
         if depth > MAX_DEPTH:
@@ -161,10 +158,7 @@ def document_of(body: bytes) -> Any:
 
 
 def parse_json_body(body: bytes) -> Any:
-    """Parse JSON without validating its values.
-
-    Raises `JSONDecodeError`, and `BadInput` if it is nested too deeply.
-    """
+    """Parse JSON without validating its values. Raises `JSONDecodeError`, and `BadInput` if it is nested too deeply."""
     try:
         return parse_json(body)
     except RecursionError:

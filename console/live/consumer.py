@@ -166,10 +166,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
         await self.close(NOT_UNDERSTOOD, 'Send {"ask": "snapshot"}; no other message is supported.')
 
     async def close(self, code: int | None = None, reason: str | None = None) -> None:
-        """Close the socket once.
-
-        A second close, as after two bad messages in a row, would be a server error.
-        """
+        """Close the socket once. A second close, as after two bad messages in a row, would be a server error."""
         if self.closing:
             return
         self.closing = True
@@ -237,10 +234,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
 
 
 def parse_query(query: bytes) -> dict[str, Any]:
-    """Return what the address requests, in the form of `Fanout.join`.
-
-    Raises `BadInput` for an unknown view.
-    """
+    """Return what the address requests, in the form of `Fanout.join`. Raises `BadInput` for an unknown view."""
     given = {name: values[-1] for name, values in parse_qs(query.decode("latin1")).items()}
     after = None
     with suppress(KeyError, ValueError):

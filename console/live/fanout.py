@@ -270,10 +270,7 @@ class Fanout:
                 listener.put(silence)
 
     def _silence(self) -> LiveMessage:
-        """Return the silence message.
-
-        `at` is the last snapshot's time (null: never one), so that ages stay right.
-        """
+        """Return the silence message. `at` is the last snapshot's time (null: never one), so that ages stay right."""
         silent_seconds = round(self._monotonic() - self._heard_at, 1)
         at = None if self._position is None else self._position[1]
         return LiveMessage({"topic": TOPIC, "at": at, "silent_seconds": silent_seconds})
@@ -288,10 +285,7 @@ _fanouts: WeakKeyDictionary[asyncio.AbstractEventLoop, Fanout] = WeakKeyDictiona
 
 
 def get_fanout() -> Fanout:
-    """Return this event loop's fan-out on settings.REDIS_URL.
-
-    A served process has one loop, so it has one fan-out.
-    """
+    """Return this event loop's fan-out on settings.REDIS_URL. A served process has one loop, so it has one fan-out."""
     loop = asyncio.get_running_loop()
     if loop not in _fanouts:
         _fanouts[loop] = Fanout(settings.REDIS_URL)

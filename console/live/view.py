@@ -86,10 +86,7 @@ class View:
 def _select_row_fields(
     rows: Mapping[str, Any], fields: frozenset[str] | None, whole: Callable[[str], bool] = lambda name: False
 ) -> Document:
-    """Return rows with the kept fields only.
-
-    Rows that a patch removes (null), and those of `whole`, are kept.
-    """
+    """Return rows with the kept fields only. Rows that a patch removes (null), and those of `whole`, are kept."""
     kept: Document = {}
     for name, row in rows.items():
         if fields is None or not isinstance(row, dict) or whole(name):

@@ -55,10 +55,7 @@ class JsonCommand(OneLineCommand):
     requires_system_checks = []
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: object) -> CommandParser:
-        """Permit options anywhere.
-
-        Otherwise argparse takes an optional FILE for absent at the first option.
-        """
+        """Permit options anywhere. Otherwise argparse takes an optional FILE for absent at the first option."""
         parser = super().create_parser(prog_name, subcommand, **kwargs)
         parser.parse_args = parser.parse_intermixed_args  # type: ignore[method-assign]
         return parser

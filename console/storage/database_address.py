@@ -34,10 +34,7 @@ def build_file_url(path: Path) -> str:
 
 
 def parse_database_url(url: str) -> dict[str, Any]:
-    """Return an entry of DATABASES.
-
-    Raises `BadInput` that names DATABASE_URL; the address is never quoted.
-    """
+    """Return an entry of DATABASES. Raises `BadInput` that names DATABASE_URL; the address is never quoted."""
     hosts = split_url(url)[1].rpartition("@")[2].split(",")
     try:
         options: dict[str, Any] = dict(dj_database_url.parse(_keep_first_host(url, hosts)))

@@ -22,10 +22,7 @@ class UnsealableError(ValueError):
 
 
 def seal(plain: bytes, purpose: str, owner: str = "") -> str:
-    """Return the encrypted text.
-
-    It is bound to the owner (a row's name): with another one it can't be opened.
-    """
+    """Return the encrypted text. It is bound to the owner (a row's name): with another one it can't be opened."""
     nonce = secrets.token_bytes(NONCE_BYTES)
     return base64.b64encode(nonce + _build_cipher(purpose).encrypt(nonce, plain, owner.encode())).decode()
 

@@ -362,10 +362,7 @@ def _build_override_url(override: Override) -> str:
 
 
 def build_alert_bars(window: Window) -> NewestBars:
-    """Return alerts that fired and were open in the window.
-
-    Explained alerts are part of the explaining alert.
-    """
+    """Return alerts that fired and were open in the window. Explained alerts are part of the explaining alert."""
     alerts = list_alerts_during(window).filter(under=None)
     return _build_newest_bars(alerts, "resolved_at", lambda alert: _build_alert_bar(window, alert))
 

@@ -39,10 +39,7 @@ def has_log(data: Path) -> bool:
 
 
 def list_restarts(data: Path, since: datetime, until: datetime) -> list[Restart]:
-    """Return the restarts, the oldest first.
-
-    Processes that start with the supervisor are one: Weir itself.
-    """
+    """Return the restarts, the oldest first. Processes that start with the supervisor are one: Weir itself."""
     return [drop_start for drop_start in _drop_starts(_list_starts(data)) if since <= drop_start.at <= until]
 
 

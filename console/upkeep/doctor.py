@@ -67,10 +67,7 @@ Check = Callable[[], Iterator[Symptom]]
 
 
 def check_java() -> Iterator[Symptom]:
-    """Check Java.
-
-    The bundled runtime's shim is written to a temporary folder: a check leaves nothing behind.
-    """
+    """Check Java. The bundled runtime's shim is written to a temporary folder: a check leaves nothing behind."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             find_java_home(variables.PROCESS, Path(folder) / "java")
@@ -307,10 +304,7 @@ CHECKS: Mapping[str, tuple[Check, str]] = {
 
 
 def report() -> dict[str, object]:
-    """Return every symptom, errors first: {ok, checks, symptoms}.
-
-    With only warnings an installation is ok.
-    """
+    """Return every symptom, errors first: {ok, checks, symptoms}. With only warnings an installation is ok."""
     symptoms = [
         {
             "check": name,

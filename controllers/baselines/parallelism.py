@@ -150,10 +150,7 @@ def apply_static_peak(seen: SeenPath, peaks_per_second: Mapping[str, float]) -> 
 
 
 def apply_wt(seen: SeenPath, bound_seconds: float, correction: float = 1.0) -> Tasks:
-    """Return the tasks of every operator on the path.
-
-    The evaluation had e switched off, which is a correction of 1.
-    """
+    """Return the tasks of every operator on the path. The evaluation had e switched off, which is a correction of 1."""
     operators = [operator.as_operator(seen.minimum, seen.maximum) for operator in seen.operators]
     now = {operator.name: operator.tasks for operator in operators}
     busy = [operator for operator in operators if operator.utilisation >= 1.0]

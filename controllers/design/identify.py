@@ -55,10 +55,7 @@ class IdentifiedModel:
 
 
 def identify(u: Floats, y: Floats, delay: int = 0) -> IdentifiedModel:
-    """Fit the model of two series of equal length.
-
-    Raise `BadInput` naming u, y, or the rows if there is none.
-    """
+    """Fit the model of two series of equal length. Raise `BadInput` naming u, y, or the rows if there is none."""
     if len(u) - 1 - delay < MIN_TRANSITIONS:
         needed = MIN_TRANSITIONS + 1 + delay
         raise BadInput("rows", f"must be at least {needed} to separate a and b from noise, not {len(u)}")
@@ -110,10 +107,7 @@ def _unscale(value: float, power: int, what: str) -> float:
 
 
 def _fit(regressors: Floats, after: Floats) -> tuple[Floats, float]:
-    """Return the least-squares fit and its residual sum of squares.
-
-    Columns are scaled: y may be bytes, u events.
-    """
+    """Return the least-squares fit and its residual sum of squares. Columns are scaled: y may be bytes, u events."""
     scale = np.maximum(np.abs(regressors).max(axis=0), 1e-300)
     values, _, rank, _ = np.linalg.lstsq(regressors / scale, after, rcond=1e-12)
     if rank < regressors.shape[1]:

@@ -98,10 +98,7 @@ def _interleave_dimensions(shares: Sequence[Difference]) -> list[Difference]:
 
 
 def share_tests(dimension: str, here: Counts, there: Counts) -> Iterator[Difference]:
-    """Test each value with enough events.
-
-    Return nothing if one range has no events or there is only one value.
-    """
+    """Test each value with enough events. Return nothing if one range has no events or there is only one value."""
     values = sorted({*here, *there})
     if len(values) < 2 or not here or not there:
         return

@@ -232,10 +232,7 @@ class _JointProblem:
         return np.where(room > 0, self.columns.weight / np.where(room > 0, room, 1.0), np.inf)
 
     def find_near_optimum(self) -> Floats:
-        """Return the optimum without integrality, rounded down.
-
-        Multipliers are scaled until each path is kept.
-        """
+        """Return the optimum without integrality, rounded down. Multipliers are scaled until each path is kept."""
         root, load = np.sqrt(self.columns.weight), self.columns.load
         budgets = np.maximum(self.budgets, MIN_BUDGET)
         multipliers = ((self.on @ root) / budgets) ** 2

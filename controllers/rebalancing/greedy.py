@@ -109,10 +109,7 @@ class Board:
         return whole and self.even is not None and bool(self.even[move.queue])
 
     def may_empty(self, queue: int, target: int) -> bool:
-        """Return whether a whole container may go to the target.
-
-        A merge must leave the minimum of containers.
-        """
+        """Return whether a whole container may go to the target. A merge must leave the minimum of containers."""
         return target not in self.points[queue] or len(self.points[queue]) > self.start.minimum[queue]
 
     def choose_points(self, queue: int, source: int, target: int, needed: int, most: int) -> int:

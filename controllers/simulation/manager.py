@@ -167,7 +167,7 @@ def summarize(settings: Mapping[str, Any], inflow: Floats, tally: WorkerTally) -
         "minimum_runs": round(float(inflow.sum()) / size, 2),
         "minimum_runs_in_time": runs_in_time(inflow, size, float(settings["max_wait_seconds"])),
         "waiting_greatest": round(float(tally.waiting.max()), 1),
-        "wait_greatest_seconds": compute_longest_wait_seconds(inflow, tally.waiting),
+        "wait_greatest_seconds": int(compute_event_ages(inflow, tally.waiting).max()),
     }
     series = {"arrivals_per_second": inflow, "waiting_events": tally.waiting, "worker_runs": tally.ran}
     return ScenarioOutcome(metrics, series, 1.0)
@@ -192,10 +192,6 @@ def runs_in_time(inflow: Floats, events_per_worker: int, max_wait_seconds: float
                 break
             runs, taken = runs + 1, min(there, taken + events_per_worker)
     return runs + math.ceil((inserted[-1] - taken) / events_per_worker - 1e-9) if inserted else 0
-
-
-def compute_longest_wait_seconds(inflow: Floats, waiting: Floats) -> int:
-    return int(compute_event_ages(inflow, waiting).max())
 
 
 def compute_event_ages(inflow: Floats, waiting: Floats) -> npt.NDArray[np.int64]:

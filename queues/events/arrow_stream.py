@@ -137,10 +137,7 @@ def read_events(body: bytes, now_us: int, most_rows: int) -> Iterator[pa.RecordB
 
 
 def _read_next_message(reader: pa.BufferReader) -> pa.ipc.Message | None:
-    """Return the next message, or None at the end.
-
-    Arrow has checked that its header is a FlatBuffer of a message.
-    """
+    """Return the next message, or None at the end. Arrow has checked that its header is a FlatBuffer of a message."""
     try:
         message = pa.ipc.read_message(reader)
     except EOFError:

@@ -224,10 +224,7 @@ def find_newest_time_us(batch: pa.RecordBatch) -> int:
 
 
 def decode(block_id: str, data: object) -> Block:
-    """Decode a stored block.
-
-    Raises `MalformedEvent` if the bytes are not a valid batch of `SCHEMA` with rows.
-    """
+    """Decode a stored block. Raises `MalformedEvent` if the bytes are not a valid batch of `SCHEMA` with rows."""
     try:
         batch = pa.ipc.read_record_batch(pa.py_buffer(data), SCHEMA)
         batch.validate(full=True)
@@ -285,10 +282,7 @@ def from_rows(columns: Sequence[Sequence[Any]]) -> pa.RecordBatch:
 
 
 def parse_event(event: Mapping[str, Any], now_us: int) -> tuple[Any, ...]:
-    """Return one event's cells in the order of `SCHEMA`, time in µs.
-
-    Raises `MalformedEvent` that names the field.
-    """
+    """Return one event's cells in the order of `SCHEMA`, time in µs. Raises `MalformedEvent` that names the field."""
     if not isinstance(event, Mapping):
         raise MalformedEvent("event", f"must be a JSON object, not {type(event).__name__}.")
     for name in event:
@@ -564,10 +558,7 @@ def _require_text(value: object) -> str:
 
 
 def _is_encodable(text: str) -> bool:
-    """Return whether a text can be encoded.
-
-    JSON escapes may produce lone surrogates, which are not Unicode text.
-    """
+    """Return whether a text can be encoded. JSON escapes may produce lone surrogates, which are not Unicode text."""
     try:
         text.encode()
     except UnicodeEncodeError:

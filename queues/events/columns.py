@@ -77,10 +77,7 @@ class Mapper:
         self._unit_ns = find_unit_ns(self._sources.get("time", "time"))
 
     def convert_row(self, cells: Mapping[str, Any], now_us: int) -> tuple[Any, ...]:
-        """Return one event's cells in the order of the schema.
-
-        Raises `MalformedEvent` that names the field.
-        """
+        """Return one event's cells in the order of the schema. Raises `MalformedEvent` that names the field."""
         get = {part: cells.get(column) for part, column in self._sources.items()}
         return (
             parse_text(get.get("id"), "id"),
@@ -93,10 +90,7 @@ class Mapper:
         )
 
     def convert_to_batch(self, rows: Sequence[dict[str, Any]], now_us: int) -> pa.RecordBatch:
-        """Convert many rows at once.
-
-        Raises `MalformedEvent`, `TypeError` or Arrow's errors if one is not plain.
-        """
+        """Convert many rows at once. Raises `MalformedEvent`, `TypeError` or Arrow's errors if one is not plain."""
         shapes = set(map(tuple, rows))
         if len(shapes) == 1:
             columns = group_by_name(shapes.pop(), map(dict.values, rows))
@@ -211,10 +205,7 @@ def _iterate_rows(columns: Mapping[str, Sequence[Any]], count: int) -> Iterable[
 
 
 def _build_json_objects(columns: Mapping[str, Sequence[Any]], count: int) -> pa.Array:
-    """Return one JSON object per row.
-
-    Arrow joins text without escapes. Everything else is written row by row.
-    """
+    """Return one JSON object per row. Arrow joins text without escapes. Everything else is written row by row."""
     if not columns:
         return pa.nulls(count, pa.string())
     arrays = [_quote_cells(cells) for cells in columns.values()]

@@ -55,10 +55,7 @@ class NodeSample:
 
 
 def compute_utilization_by_part(before: NodeSample | None, now: NodeSample, spec: NodeSpec) -> UtilizationByPart:
-    """Return the utilization by part.
-
-    Rates need two samples; a counter that went back (a new server) counts as 0.
-    """
+    """Return the utilization by part. Rates need two samples; a counter that went back (a new server) counts as 0."""
     limit = min(filter(None, (now.maxmemory_bytes, spec.capacity.memory_bytes)))
     memory = now.memory_bytes / limit
     if before is None or now.at_seconds <= before.at_seconds:

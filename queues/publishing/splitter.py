@@ -12,10 +12,7 @@ PLAN_BLOCKS = 1024
 
 
 def check_points(points: object, field: str = "points") -> dict[str, int]:
-    """Return points per container as given.
-
-    Raises `BadInput` that names an entry that is not a whole number from 0.
-    """
+    """Return points per container as given. Raises `BadInput` that names an entry that is not a whole number from 0."""
     if not isinstance(points, Mapping) or not points:
         raise BadInput(field, 'must be a JSON object of container names and points, such as {"a": 5, "b": 1}.')
     for name, value in points.items():
@@ -124,10 +121,7 @@ class Splitter:
         self._length = len(self._plan)
 
     def _compute_steps(self, count: int) -> tuple[list[str], list[int]]:
-        """Run `count` exact steps from the start of the plan.
-
-        Returns the picks, and the credits after them.
-        """
+        """Run `count` exact steps from the start of the plan. Returns the picks, and the credits after them."""
         weights, names, total = self._weights, self._names, self._total
         credit = list(self._start)
         plan = []

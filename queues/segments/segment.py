@@ -64,10 +64,7 @@ class Flush:
         return pieces
 
     def send(self, node: redis.Redis) -> None:
-        """Send it and read every reply.
-
-        Raises redis-py's errors; all except a rejection drop the connection.
-        """
+        """Send it and read every reply. Raises redis-py's errors; all except a rejection drop the connection."""
         connection = node.connection_pool.get_connection()
         try:
             connection.send_packed_command(self.build_pieces(), check_health=False)
@@ -225,10 +222,7 @@ class Segment:
         return [name.decode() for name in self._run_for_each("keep_alive", entry_ids, worker)]
 
     def acknowledge(self, entry_ids: Sequence[str]) -> Removal:
-        """Remove handled entries.
-
-        Only an entry that is still there counts, so repeating it changes nothing.
-        """
+        """Remove handled entries. Only an entry that is still there counts, so repeating it changes nothing."""
         events, blocks = 0, 0
         for chunk in _iterate_chunks(entry_ids):
             with self.convert_errors():
@@ -406,10 +400,7 @@ class Segment:
         return result
 
     def run_script(self, name: str, *arguments: str | float | bytes) -> Any:
-        """Return the reply of one of `queues.segments.gauge`.
-
-        Raises redis-py's errors: call it within `errors`.
-        """
+        """Return the reply of one of `queues.segments.gauge`. Raises redis-py's errors: call it within `errors`."""
         return self._scripts[name](keys=self._keys, args=[GROUP, *arguments])
 
     def convert_errors(self) -> AbstractContextManager[None]:
@@ -454,10 +445,7 @@ def encode_letters(rows: Sequence[tuple[pa.RecordBatch, str]]) -> list[Any]:
 
 
 def parse_entry_seconds(entry_id: bytes) -> float:
-    """Return the time of a stream id.
-
-    The id starts with the node's clock in milliseconds, or with a foreign value.
-    """
+    """Return the time of a stream id. The id starts with the node's clock in milliseconds, or with a foreign value."""
     return min(int(entry_id.split(b"-")[0]) / 1000, MAX_TIME_US / 1e6 - 1)
 
 

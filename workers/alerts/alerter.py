@@ -81,10 +81,7 @@ class Alerter:
         return evaluator.check(evidence, self._lease.fence)
 
     def deliver(self, stop: threading.Event | None = None) -> int:
-        """Bundle and send until nothing is due or `stop` is set.
-
-        Return 0 while another process has the lease.
-        """
+        """Bundle and send until nothing is due or `stop` is set. Return 0 while another process has the lease."""
         if not (self._dispatch_lease.renew() or self._dispatch_lease.acquire()):
             return 0
 

@@ -222,10 +222,7 @@ def resolve_setting(loop: Loop, in_force: list[Override], snapshot: Snapshot, no
 
 
 def get_last_mode(stored: Document | None) -> str:
-    """Return the mode of the tick that stored this memory.
-
-    Old versions stored only whether the law had decided.
-    """
+    """Return the mode of the tick that stored this memory. Old versions stored only whether the law had decided."""
     stored = stored or {}
     return str(stored.get("mode") or (Mode.HOLD if stored.get("held") else Mode.AUTO))
 
@@ -355,10 +352,7 @@ def find_cause(
 
 
 def are_most_nodes_late(snapshot: Snapshot) -> bool:
-    """Return whether most of several nodes are late.
-
-    This points to the present host instead of the nodes.
-    """
+    """Return whether most of several nodes are late. This points to the present host instead of the nodes."""
     stale = sum(row.stale for row in snapshot.nodes.values())
     return stale > 1 and 2 * stale > len(snapshot.nodes)
 

@@ -78,10 +78,7 @@ class Lease:
             yield
 
     def release(self) -> bool:
-        """Release the lease; return False when it was no longer held.
-
-        A lease of another process is never touched.
-        """
+        """Release the lease; return False when it was no longer held. A lease of another process is never touched."""
         released = self._run_under_token(load_script("lease/release"))
         self.fence = None
         return released

@@ -126,10 +126,7 @@ def _step(range_seconds: float) -> str | None:
 
 
 def _choose_kept_step(data: Path, step: str | None, since: float, until: float) -> str | None:
-    """Return the step, or the next longer one that is kept for these days.
-
-    Retention deletes fine data first.
-    """
+    """Return the step, or the next longer one that is kept for these days. Retention deletes fine data first."""
     first, last = _format_day(since), _format_day(until)
     raw = list_raw_days(data, first)
     steps = [step for _, step in STEPS]

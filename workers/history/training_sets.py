@@ -103,10 +103,7 @@ def _read_rates(path: Path, changed_ns: int) -> tuple[Floats, Floats, float]:
 
 
 def _is_ours(schema: pa.Schema) -> bool:
-    """Return whether columns and types match.
-
-    In a file, times may be finer and lists name their items differently.
-    """
+    """Return whether columns and types match. In a file, times may be finer and lists name their items differently."""
     if schema.names != TABLE.names:
         return False
     is_time = pa.types.is_timestamp(schema.field("time").type)

@@ -103,14 +103,9 @@ def go_on_with(environment: Mapping[str, str]) -> None:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], dict(environment))
 
 
-def list_handler_prefixes() -> list[str]:
-    """Return the listed prefixes of the environment: packages, modules, or whole paths."""
-    return variables.HANDLERS.get_text().replace(",", " ").split()
-
-
 def check_handler_path(path: str, field: str) -> None:
     """Raise Forbidden naming the field, before anything is imported, unless the host allows the path."""
-    allowed = list_handler_prefixes()
+    allowed = variables.HANDLERS.get_text().replace(",", " ").split()
     if not any(path == prefix or path.startswith(f"{prefix}.") for prefix in allowed):
         listed = ", ".join(allowed) or "none"
         name = variables.HANDLERS.name

@@ -108,10 +108,7 @@ def _shim(home: Path, folder: Path) -> Path:
 
 
 def get_class_archive_path(java_home: str) -> Path:
-    """Return the path of this Spark's class archive for this Java.
-
-    See `workers.pipeline.runtime.class_archive`.
-    """
+    """Return the path of this Spark's class archive for this Java. See `workers.pipeline.runtime.class_archive`."""
     release = Path(java_home, "release")
     java = release.read_bytes() if release.exists() else java_home.encode()
     return Path(sys.prefix, "share", "weir", f"spark-{version('pyspark')}-{sha256(java).hexdigest()[:12]}.jsa")

@@ -98,10 +98,7 @@ class MinuteCounts:
         return PeriodCounts(ended.bad + bad, ended.total + total, ended.minutes + (total > 0))
 
     def _sum_closed_minutes(self, minutes: int) -> PeriodCounts:
-        """Return the sum without the current minute.
-
-        The sum is requested each second and changes once a minute.
-        """
+        """Return the sum without the current minute. The sum is requested each second and changes once a minute."""
         places = np.arange(self._now_minute - minutes + 1, self._now_minute) % self._bad.size
         bad, total = self._bad[places], self._total[places]
         return PeriodCounts(float(bad.sum()), float(total.sum()), int(np.count_nonzero(total)))

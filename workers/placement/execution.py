@@ -110,10 +110,7 @@ class _Step:
         self._end(plan, Plan.State.DONE, "")
 
     def _begin(self) -> Plan | None:
-        """Claim the plan: ours is the greatest number.
-
-        At the first time, open or close the node that it is about.
-        """
+        """Claim the plan: ours is the greatest number. At the first time, open or close the node that it is about."""
         with transaction.atomic():
             going_on = (Plan.State.APPROVED, Plan.State.RUNNING)
             rows = Plan.objects.filter(pk=self.number, fence__lt=self.fence, state__in=going_on)

@@ -118,10 +118,7 @@ def roll_back(plan: Plan | int, user: User, reason: str, *, snapshot: Snapshot, 
 def propose_inverse(
     taken: Plan, proposed: Sequence[Move], user: User, reason: str, *, snapshot: Snapshot, now: datetime, node: str
 ) -> Plan:
-    """Propose a plan that gives a node back what a plan of recovery took from it.
-
-    See `workers.placement.recovery`.
-    """
+    """Propose a plan that gives a node back what a plan of recovery took from it. See `workers.placement.recovery`."""
     points = sum(move.points for move in proposed)
     title = f"Restore points of {node}: {points:,} points"
     return _propose(Plan.Kind.ROLL_BACK, proposed, user, reason, snapshot, now, title=title, undoes=taken)

@@ -118,10 +118,7 @@ class OrderWatch:
     def _list_active_orders(
         self, name: str, row: PlantStatus, orders: Mapping[str, GivenOrder], now: float
     ) -> dict[str, GivenOrder]:
-        """Return the orders of current operators, and of missing ones for GONE_SECONDS.
-
-        The rest is forgotten.
-        """
+        """Return the orders of current operators, and of missing ones for GONE_SECONDS. The rest is forgotten."""
         orders_in_force = {}
         for operator, order in orders.items():
             is_gone = now - self._absent.get((name, operator), now) > GONE_SECONDS

@@ -140,10 +140,7 @@ class PublishedPlant(SteeredPlant):
         self._ahead_seconds = ahead_seconds
 
     def observe(self) -> Snapshot:
-        """Return the newest published snapshot.
-
-        Raise `NotObserved` if there is none, or none that can be read.
-        """
+        """Return the newest published snapshot. Raise `NotObserved` if there is none, or none that can be read."""
         stored = self._control.get(keys.SNAPSHOT)
         if stored is None:
             raise NotObserved("There is no snapshot yet; start the observer (manage.py observe).")

@@ -185,10 +185,7 @@ class HostReport(bootsteps.StartStopStep):
         self._entry = parent.timer.call_repeatedly(INTERVAL_SECONDS, self._report, (parent,))
 
     def _forget_the_silent(self) -> None:
-        """Remove hosts that were killed.
-
-        They don't remove themselves, and in a cluster each has a name of its own.
-        """
+        """Remove hosts that were killed. They don't remove themselves, and in a cluster each has a name of its own."""
         seconds, _ = self._control.time()
         for name, stored in expect_bytes(self._control).hgetall(keys.HOSTS).items():
             if seconds - read_report_time(stored) > FORGOTTEN_SECONDS:

@@ -290,10 +290,7 @@ def add_action_summary(snapshot: Snapshot) -> PlantHealth:
 
 
 def _describe_engaged(snapshot: Snapshot) -> Iterator[str]:
-    """Describe what loops have enabled and not yet disabled, the highest first.
-
-    It may cost delay or events.
-    """
+    """Describe what loops have enabled and not yet disabled, the highest first. It may cost delay or events."""
     engaged = [
         (loop.actuator, words(loop))
         for _, loop in sorted(snapshot.loops.items())

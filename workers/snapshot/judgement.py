@@ -59,10 +59,7 @@ class Limits:
     def list_exceeded(
         self, condition: str, labels: Mapping[str, str], value: float | None, before: Collection[str]
     ) -> list[RuleLimit]:
-        """Return the limits that a subject's value exceeds.
-
-        before: the rules exceeded in the previous second.
-        """
+        """Return the limits that a subject's value exceeds. before: the rules exceeded in the previous second."""
         limits = self.by_condition.get(condition, ())
         matching = [limit for limit in limits if matches(limit.matchers, labels)]
         return [

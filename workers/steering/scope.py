@@ -320,10 +320,7 @@ def find_active_level(queue: str, snapshot: Snapshot) -> int | None:
 
 
 def compute_closed_share(queue: str, snapshot: Snapshot) -> float:
-    """Return the share of the time that producers are to wait.
-
-    It is all of the time if a person throttles manually.
-    """
+    """Return the share of the time that producers are to wait. It is all of the time if a person throttles manually."""
     loop = find_ladder(queue, snapshot)
     if loop is None or not allows(find_active_level(queue, snapshot) or 0, "throttle"):
         return 0.0

@@ -104,10 +104,7 @@ def propose_points(
 
 @transaction.atomic
 def approve(actor: Actor, plan: Plan, hash: str, reason: str, snapshot: Snapshot | None, now: datetime) -> Plan:
-    """Approve the plan that was shown, which the hash names.
-
-    A setting for each role may require a second approval.
-    """
+    """Approve the plan that was shown, which the hash names. A setting for each role may require a second approval."""
     require_permission(actor, "plan.approve", list_plan_queues(plan))
     made = plans.approve(
         plan,

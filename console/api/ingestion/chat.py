@@ -305,10 +305,7 @@ def take_chat_answer(request: HttpRequest, receiver: str) -> ChatReply:
 
 
 def _proven(request: HttpRequest, receiver: Receiver | None) -> ChatMessage:
-    """Return the message.
-
-    Raises `Unproven`, and `Http404` for a receiver that does not exist or accepts no answers.
-    """
+    """Return the message. Raises `Unproven`, and `Http404` for a receiver that does not exist or accepts no answers."""
     try:
         secret = variables.read_secret(receiver.settings.get("answers_environment", "")) if receiver else ""
     except BadInput:  # it can't be what the chat sends

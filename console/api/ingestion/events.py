@@ -254,10 +254,7 @@ def _publish_arrow(client: Client, queue: str, body: bytes, strict: bool) -> Sta
 
 
 def _publish(client: Client, queue: str, batches: Batches) -> dict[str, Any]:
-    """Publish; return the counts of what was stored.
-
-    Raises `RefusedError` 503 if no container takes the rest.
-    """
+    """Publish; return the counts of what was stored. Raises `RefusedError` 503 if no container takes the rest."""
     try:
         return _build_publish_summary(client.publish_batches(queue, batches))
     except NoContainerAvailable as error:

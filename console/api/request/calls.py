@@ -151,10 +151,7 @@ class RemoteConsole(Calls):
         return answer.status_code, [b"".join(pieces)]
 
     def _read_body_pieces(self, answer: httpx.Response) -> list[bytes]:
-        """Return its whole body.
-
-        Raises `NoAnswer` if it has no end: the request may have been carried out.
-        """
+        """Return its whole body. Raises `NoAnswer` if it has no end: the request may have been carried out."""
         if answer.headers.get("Content-Encoding", PACKED) not in (PACKED, "identity"):
             raise NoAnswer("The console's response uses a compression that was not requested.")
         began, size, pieces = time.monotonic(), 0, []
@@ -215,10 +212,7 @@ def format_refusal_message(status: int, content: bytes) -> str:
 
 
 def _parse_errors(content: bytes) -> dict[str, Any] | None:
-    """Return the errors of a console's rejection, by field; empty if it is not from a console.
-
-    None: it is no JSON.
-    """
+    """Return the errors of a console's rejection, by field; empty if it is not from a console. None: it is no JSON."""
     try:
         document = orjson.loads(content)
     except ValueError:

@@ -163,10 +163,7 @@ def get_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> Dea
     summary="Get the stored bytes of a dead letter",
 )
 def get_letter_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
-    """Return the stored bytes, even if unreadable; an Arrow record batch if readable.
-
-    Recorded in the audit log.
-    """
+    """Return the stored bytes, even if unreadable; an Arrow record batch if readable. Recorded in the audit log."""
     content = dead_letters.load_stored_bytes(actor_for(request, "queue.peek"), queue, node, dead_id)
     if content is None:
         raise Http404(f"{dead_id} is no longer a dead letter of {queue} on {node}.")

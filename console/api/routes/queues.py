@@ -79,10 +79,7 @@ class Peek(Schema):
 
 @router.get("/queues/{queue}/waiting", summary="List waiting events of a queue")
 def list_waiting_events(request: HttpRequest, queue: str, asked: Query[Peek]) -> WaitingEventList:
-    """Return waiting events without changing anything; long texts are truncated.
-
-    Recorded in the audit log.
-    """
+    """Return waiting events without changing anything; long texts are truncated. Recorded in the audit log."""
     actor = actor_for(request, "queue.peek")
     waiting = waiting_events.peek_at(actor, PeekRequest(queue, asked.node, asked.order, asked.events))
     return {
@@ -128,10 +125,7 @@ class QueueEdit(Definition):
 
 @router.post("/queues/{queue}/create", summary="Create a queue")
 def create_queue(request: HttpRequest, queue: str, body: NewQueue) -> Created[QueueDefinition]:
-    """Create a queue; return its definition.
-
-    It is validated as topology; producers may publish to it at once.
-    """
+    """Create a queue; return its definition. It is validated as topology; producers may publish to it at once."""
     actor = actor_for(request, "queue.define")
     now = timezone.now()
     queue_definitions.create(

@@ -44,10 +44,7 @@ class Command(JsonCommand):
 
 
 def identify_model(path: str, delay: int) -> dict[str, Any]:
-    """Return the model of a CSV file's columns u and y.
-
-    Raises `BadInput` that names column, line, or option.
-    """
+    """Return the model of a CSV file's columns u and y. Raises `BadInput` that names column, line, or option."""
     if not 0 <= delay <= 10:
         raise BadInput("--delay", f"must be 0 to 10, not {delay}")
     u, y = read_columns(path, ("u", "y"))

@@ -234,10 +234,7 @@ def _steps(request: HttpRequest) -> list[dict[str, Any]] | None:
 
 
 def _as_posted(request: HttpRequest) -> AlertRule:
-    """Return the rule as it would be saved. Fields that the form leaves empty keep their value.
-
-    Raises `BadInput`.
-    """
+    """Return the rule as it would be saved. Fields that the form leaves empty keep their value. Raises `BadInput`."""
     name = request.POST.get("name", "")
     known = AlertRule.objects.filter(name=name).first() if request.POST.get("revision") else None
     before = {field: getattr(known, field) for field in rules.FIELDS} if known else None

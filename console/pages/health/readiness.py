@@ -41,10 +41,7 @@ class ReadinessPart:
     message: str
 
     def document(self, in_words: bool) -> dict[str, Any]:
-        """Return the part as JSON, with its message only if `in_words`.
-
-        Errors name addresses and versions.
-        """
+        """Return the part as JSON, with its message only if `in_words`. Errors name addresses and versions."""
         age = None if self.age_seconds is None else round(self.age_seconds, 1)
         document = {"ok": self.ok, "age_seconds": age}
         return {**document, "message": self.message} if in_words else document
@@ -116,10 +113,7 @@ def _check_observer(snapshot: Snapshot | None, now_seconds: float) -> ReadinessP
 
 
 def _check_nodes(nodes: Mapping[str, NodeStatus]) -> ReadinessPart:
-    """Return the part of the nodes: one reachable node is enough to accept events.
-
-    The message counts them.
-    """
+    """Return the part of the nodes: one reachable node is enough to accept events. The message counts them."""
     online = [node for node in nodes.values() if node.state not in SILENT]
     age_seconds = max((node.age_seconds for node in online if node.age_seconds is not None), default=None)
     return ReadinessPart(bool(online), age_seconds, f"{len(online)} of {len(nodes)} online")
@@ -140,10 +134,7 @@ def _list_scheduled_roles() -> set[str]:
 
 
 def _beat(now: datetime) -> dict[str, ReadinessPart]:
-    """Return the part of the clock, judged by the newest tick of any loop.
-
-    The most frequent loop sets the limit.
-    """
+    """Return the part of the clock, judged by the newest tick of any loop. The most frequent loop sets the limit."""
     newest = list_active_loops().aggregate(newest=Max("ticked_at"), interval=Min("interval_seconds"))
     if newest["interval"] is None:
         return {}

@@ -228,10 +228,7 @@ def load_present_state(loop: Loop) -> PresentState:
 
 
 def list_measured(loop: Loop) -> list[MeasuredThreads]:
-    """Return the latest decisions that measured something, the newest first.
-
-    They are steps, and checks when steady.
-    """
+    """Return the latest decisions that measured something, the newest first. They are steps, and checks when steady."""
     newest = loop.entries.order_by("-at", "-id")
     steps = newest.filter(action__isnull=False)[:READ_STEPS]
     looks = newest.filter(action__isnull=True, limited_by=None)[:READ_LOOKS]

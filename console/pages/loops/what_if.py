@@ -71,10 +71,7 @@ class WhatIfPage(FormPage):
 
 @declare_page("plant.view")
 def page(request: HttpRequest, loop_id: int) -> HttpResponse:
-    """Show the page.
-
-    The address contains everything: hours, and for each value `would-NAME` with `was-would-NAME`.
-    """
+    """Show the page. The address contains everything: hours, and for each value `would-NAME` with `was-would-NAME`."""
     loop, now = get_object_or_404(Loop, pk=loop_id), timezone.now()
     law, held = catalog.get_law(loop.law), overrides.list_for_loop(loop, now)
     counted = overrides.select_effective(loop, held, now)

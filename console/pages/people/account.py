@@ -84,10 +84,7 @@ def settings(request: HttpRequest) -> HttpResponse:
 @require_POST
 @requires("token.mint")
 def token_create(request: HttpRequest) -> HttpResponse:
-    """Create a token and show its secret once.
-
-    Posted: name, role, days, queues and actions (several).
-    """
+    """Create a token and show its secret once. Posted: name, role, days, queues and actions (several)."""
     actor, posted = actor_of(request), request.POST
     try:
         days = parse_number(posted.get("days", ""), "days")

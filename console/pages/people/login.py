@@ -172,10 +172,7 @@ def confirm(request: HttpRequest) -> HttpResponse:
 
 
 def _note_wrong_code(actor: Actor, throttled: bool) -> None:
-    """Record a wrong code.
-
-    While codes are throttled, entries are folded so that guessing can't fill the audit log.
-    """
+    """Record a wrong code. While codes are throttled, entries are folded so that guessing can't fill the audit log."""
     if not throttled:
         audit_log.record(actor, "login.failed", actor.name, reason=LATE_OR_WRONG)
         return

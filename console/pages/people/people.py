@@ -98,10 +98,7 @@ def users_page(request: HttpRequest, new_password: PasswordShownOnce | None = No
 @require_POST
 @requires("user.manage")
 def create(request: HttpRequest) -> HttpResponse:
-    """Create a user.
-
-    Posted: username, role, reason, password (generated if empty), which the page shows once.
-    """
+    """Create a user. Posted: username, role, reason, password (generated if empty), which the page shows once."""
     posted = request.POST
     given = (posted.get(name, "") for name in ("username", "role", "reason", "password"))
     try:
@@ -132,10 +129,7 @@ def _show_password_once(request: HttpRequest, user: User, password: str) -> Http
 
 @declare_action("user.manage", users_page)
 def change(request: HttpRequest, user_id: int) -> ActionResult:
-    """Change a user.
-
-    Posted: change (role, queues, second-factor, enable, disable), reason; role; queues (several).
-    """
+    """Change a user. Posted: change (role, queues, second-factor, enable, disable), reason; role; queues (several)."""
     user, posted = get_object_or_404(User, pk=user_id), request.POST
     actor, reason, wanted = actor_of(request), posted.get("reason", ""), posted.get("change", "role")
     name, here = user.get_username(), reverse("users")

@@ -133,10 +133,7 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
 
 @declare_action("pipeline.declare", declaration_page)
 def declare(request: HttpRequest, name: str) -> ActionResult:
-    """Declare a new version, which runs from now on.
-
-    Posted: text, version (the newest when shown), reason.
-    """
+    """Declare a new version, which runs from now on. Posted: text, version (the newest when shown), reason."""
     reason = read_reason(request)
     text = request.POST.get("text", "").replace("\r\n", "\n")
     declared = pipelines.parse_application_for(actor_of(request), text).name

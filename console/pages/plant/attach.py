@@ -97,10 +97,7 @@ class AttachPage(FormPage):
 @require_http_methods(["GET", "HEAD", "POST"])
 @requires("plant.register")
 def attach(request: HttpRequest) -> HttpResponse:
-    """Inspect a plant.
-
-    Posted: kind, url, secret_environment, the kind's options. Nothing is changed on either side.
-    """
+    """Inspect a plant. Posted: kind, url, secret_environment, the kind's options. Nothing is changed on either side."""
     inspected, errors, submitted = None, dict[str, list[str]](), None
     if request.method == "POST":
         submitted = request.POST

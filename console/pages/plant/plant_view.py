@@ -137,10 +137,7 @@ def list_attached(snapshot: Snapshot) -> list[AttachedPlant]:
 
 
 def _list_problems(name: str, row: PlantStatus) -> list[str]:
-    """Return the current problems.
-
-    A plant that does not answer comes first, as the others may be out of date.
-    """
+    """Return the current problems. A plant that does not answer comes first, as the others may be out of date."""
     if row.error is not None:
         return [f"{explain_unseen(name, row).rstrip('.')}."]
     missed, queues = len(row.missed_workers), list(row.unserved_queues)

@@ -155,10 +155,7 @@ def roll_back(request: HttpRequest, name: str) -> ActionResult:
 
 @declare_action("queue.define", new_page)
 def create(request: HttpRequest) -> ActionResult:
-    """Create a queue with equal points on all nodes that accept any.
-
-    Posted: name, kind, the fields, reason.
-    """
+    """Create a queue with equal points on all nodes that accept any. Posted: name, kind, the fields, reason."""
     name = text_of(request, "name", "enter a name")
     queue_definitions.create(
         actor_of(request),

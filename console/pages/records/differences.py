@@ -137,10 +137,7 @@ def differences_page(request: HttpRequest) -> HttpResponse:
 
 @declare_action("task.run", differences_page)
 def count(request: HttpRequest) -> ActionResult:
-    """Start a Spark run that counts the two ranges; the page shows its progress.
-
-    Posted: from, to, against, queue.
-    """
+    """Start a Spark run that counts the two ranges; the page shows its progress. Posted: from, to, against, queue."""
     asked = _read_window(request.POST, timezone.now(), actor_of(request))
     run = begin_count(actor_of(request), asked.since, asked.until, asked.against, asked.queue, build_job_context())
     url = f"{reverse('differences')}?{asked.query()}"
@@ -148,10 +145,7 @@ def count(request: HttpRequest) -> ActionResult:
 
 
 def _read_window(given: Mapping[str, str], now: datetime, actor: Actor) -> AskedComparison:
-    """Return the window.
-
-    Without a queue, it uses the first queue that the actor is limited to. Raises `BadInput`.
-    """
+    """Return the window. Without a queue, it uses the first queue that the actor is limited to. Raises `BadInput`."""
     queue = given.get("queue", "").strip() or min(actor.queues or ("",))
     until = min(parse_time(given["to"], "to"), now) if given.get("to", "").strip() else now
     since = parse_time(given["from"], "from") if given.get("from", "").strip() else until - FIRST

@@ -142,10 +142,7 @@ def clear(tables: list[type[models.Model]]) -> None:
 
 
 def load(model: type[models.Model], lines: Iterator[bytes]) -> int:
-    """Write the rows that `rows` returned; return their number.
-
-    Raises `KeyError` if a field is not the model's.
-    """
+    """Write the rows that `rows` returned; return their number. Raises `KeyError` if a field is not the model's."""
     by_name = {field.attname: field for field in list_fields(model)}
     names, count = orjson.loads(next(lines)), 0
     columns = [by_name[name] for name in names]

@@ -61,10 +61,7 @@ def is_kept(inside: Path) -> bool:
 
 
 def list_leftovers(data: Path, without: Collection[Path] = ()) -> list[Path]:
-    """Return files of an older plant in the folder, relative to it.
-
-    `without`: the backup that is restored.
-    """
+    """Return files of an older plant in the folder, relative to it. `without`: the backup that is restored."""
     leftovers = [inside for inside in list_files(data, without) if inside.as_posix() != SIGNING_KEY]
     # What SQLite would apply to the database that is put beside it. The plant's own is already in use.
     logs = (path.relative_to(data) for path in sorted(data.rglob("*")) if path.name.endswith(SQLITE_BESIDE))

@@ -82,10 +82,7 @@ def load_node(server: redis.Redis, lines: Iterable[bytes]) -> int:
 
 
 def load(server: redis.Redis, lines: Iterable[bytes]) -> int:
-    """Write what `lines_of` returned; return the number of keys.
-
-    Raises redis.RedisError, ValueError, KeyError.
-    """
+    """Write what `lines_of` returned; return the number of keys. Raises redis.RedisError, ValueError, KeyError."""
     head: dict[str, Any] = {}
     count = 0
     for line in lines:

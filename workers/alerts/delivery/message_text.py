@@ -27,10 +27,7 @@ class Failed(Exception):  # noqa: N818
 
 
 def get_server_name(url: str) -> str:
-    """Return the part of an address that an error may quote.
-
-    The rest may be a secret, and alerts quote the error.
-    """
+    """Return the part of an address that an error may quote. The rest may be a secret, and alerts quote the error."""
     return httpx.URL(url).netloc.decode()
 
 

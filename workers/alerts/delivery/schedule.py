@@ -185,10 +185,7 @@ def normalize_events(events: Sequence[Any], zone: tzinfo | str, has_zone: bool) 
 
 
 def _set_inclusive_until(rule: "vRecur", start: date, own: tzinfo, has_zone: bool) -> "vRecur":
-    """Return the rule with UNTIL as the library reads it.
-
-    A date includes its whole day, as in the event's zone.
-    """
+    """Return the rule with UNTIL as the library reads it. A date includes its whole day, as in the event's zone."""
     until = next(iter(rule.get("UNTIL", [])), None)
     if not isinstance(until, date):
         return rule

@@ -31,10 +31,7 @@ def compute_signature(secret: bytes, timestamp: str, body: bytes) -> str:
 
 
 def read_signing_key(receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS) -> bytes:
-    """Return the key that signs the receiver's messages.
-
-    Raises `Failed` if it names a variable that is not set.
-    """
+    """Return the key that signs the receiver's messages. Raises `Failed` if it names a variable that is not set."""
     name = receiver.settings.get("secret_environment")
     if not name:
         return derive_secret(receiver).encode()

@@ -58,10 +58,7 @@ def build_entry(
     reason: str,
     baseline: Mapping[str, Any] | None,
 ) -> LedgerEntry:
-    """Build an entry that is not stored yet.
-
-    The effect of an applied action is later compared with this baseline.
-    """
+    """Build an entry that is not stored yet. The effect of an applied action is later compared with this baseline."""
     decision = guarded.decision
     expected = decision.expected.to_json() if decision.expected is not None else None
     entry = LedgerEntry(
@@ -325,10 +322,7 @@ class Replay:
 
 
 def replay(entry: LedgerEntry) -> Replay:
-    """Compute the decision again from its record.
-
-    A record that is no longer valid for its law gives an error.
-    """
+    """Compute the decision again from its record. A record that is no longer valid for its law gives an error."""
     try:
         decision = request.decide_once(catalog.get_law(entry.loop.law), export(entry)).decision
     except BadInput as error:

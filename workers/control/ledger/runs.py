@@ -206,10 +206,7 @@ def _fold_lines(
 
 
 def _is_news(tick: Tick, before: Tick | None, loops: _Loops) -> bool:
-    """Return whether a tick is a line of its own.
-
-    before: the previous tick of the same loop, None if unknown.
-    """
+    """Return whether a tick is a line of its own. before: the previous tick of the same loop, None if unknown."""
     if tick.verdict == LedgerEntry.Verdict.HARMFUL or (tick.acted and tick.loop not in loops.routine):
         return True
     if before is None:

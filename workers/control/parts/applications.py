@@ -40,10 +40,7 @@ def check_measurement(target: Mapping[str, Any], snapshot: Snapshot, now_seconds
 
 
 def is_idle(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
-    """Return whether arrivals and backlog are too small for any limit to matter.
-
-    One block is always admitted.
-    """
+    """Return whether arrivals and backlog are too small for any limit to matter. One block is always admitted."""
     row = find_application(target, snapshot)
     if row is None or row.state != "running" or row.in_per_second is None or row.waiting_events is None:
         return False

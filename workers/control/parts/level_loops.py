@@ -47,7 +47,7 @@ def assess_level(level: str, queue: str, snapshot: Snapshot) -> LevelStatus:
         return LevelStatus(exhausted=True)
     if level == "workers":
         # More workers need a free slot, and more processes of a host give one.
-        from_hosts = _are_all_slots_busy(snapshot)
+        from_hosts = (snapshot.totals.workers_busy or 0) >= (snapshot.totals.worker_slots or 0)
         loops = {
             name: row
             for name, row in loops.items()
@@ -80,10 +80,6 @@ def _helps(row: LoopStatus, queue: str, snapshot: Snapshot) -> bool:
         application = snapshot.pipeline.applications.get(target.get("application", ""))
         return application is not None and queue in application.queues
     return not target or "host" in target or target.get("queue") == queue
-
-
-def _are_all_slots_busy(snapshot: Snapshot) -> bool:
-    return (snapshot.totals.workers_busy or 0) >= (snapshot.totals.worker_slots or 0)
 
 
 def _acts(row: LoopStatus, snapshot: Snapshot) -> bool:

@@ -72,10 +72,7 @@ class OperatorLoad:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether nothing arrives and nothing waits.
-
-        The offered load is then 0, however little was measured.
-        """
+        """Return whether nothing arrives and nothing waits. The offered load is then 0, however little was measured."""
         return self._compute_offered_per_second() == 0 and not self.row.waiting_events
 
     @property

@@ -64,10 +64,7 @@ def observe_pool(
 
 
 def is_permanent(observation: Mapping[str, Any]) -> bool:
-    """Return whether the observation is of a pool.
-
-    For a container's workers, those that wait to run are counted.
-    """
+    """Return whether the observation is of a pool. For a container's workers, those that wait to run are counted."""
     return "running" in observation and "waiting_to_run" not in observation
 
 

@@ -48,7 +48,8 @@ class FaultStore:
         The same entry again replaces what was kept of it.
         """
         kept: dict[str, bytes] = {
-            "/".join((*origin, str(place))): _one_line(cause) + encode(rows)
+            "/".join((*origin, str(place))): (cause.replace("\n", " ").encode(errors="backslashreplace") + b"\n")
+            + encode(rows)
             for origin, fault_rows in faults.rows.items()
             for place, (rows, cause) in enumerate(fault_rows)
         }
@@ -129,8 +130,3 @@ def _group_by_entry(found: Fields) -> dict[str, _DeadLetters]:
         entry = name.decode().rpartition("/")[0]
         entries.setdefault(entry, {})[name] = (cause.decode(), decode(data))
     return entries
-
-
-def _one_line(cause: str) -> bytes:
-    """Return the cause as it is stored: up to its end of line."""
-    return cause.replace("\n", " ").encode(errors="backslashreplace") + b"\n"

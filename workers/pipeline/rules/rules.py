@@ -120,7 +120,7 @@ def check_expressions(rules: Collection[Rule], columns: Collection[str], criteri
                 made[column] = cost
         if parts > MAX_PARTS:
             raise Forbidden("rules", f"must have at most {MAX_PARTS} parts after their columns are expanded")
-        costs |= made | _list_added_columns(rule)
+        costs |= made | (dict.fromkeys(rule.table.columns, Cost()) if isinstance(rule, Enrich) else {})
         for column in rule.drop if isinstance(rule, Project) else ():
             costs.pop(column, None)
     return list(costs)
@@ -138,10 +138,6 @@ def _check_expression(text: str, where: str, name: str, costs: dict[str, Cost], 
         return compute_cost(expression, costs, where)
     except BadInput as error:
         raise type(error)(where, f"({name}) {error.message}") from None
-
-
-def _list_added_columns(rule: Rule) -> dict[str, Cost]:
-    return dict.fromkeys(rule.table.columns, Cost()) if isinstance(rule, Enrich) else {}
 
 
 def describe_missing_column(name: str, columns: Collection[str]) -> str:

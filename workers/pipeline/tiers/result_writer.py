@@ -116,10 +116,7 @@ class ResultWriter:
         return usable
 
     def build_blobs(self, parts: dict[str, list[pa.RecordBatch]], task: int) -> tuple[list[Blob], dict[str, bytes]]:
-        """Return the report of each blob, and the blobs, for rows by route.
-
-        task: makes names unique in the batch.
-        """
+        """Return the report of each blob, and the blobs, for rows by route. task: makes names unique in the batch."""
         blobs: list[Blob] = []
         data: dict[str, bytes] = {}
         for route, batches in parts.items():

@@ -15,10 +15,7 @@ def answer_seconds() -> float:
 
 
 def order_seconds() -> float:
-    """Return the timeout of an order, in seconds.
-
-    An order takes several requests; on a busy host all are late.
-    """
+    """Return the timeout of an order, in seconds. An order takes several requests; on a busy host all are late."""
     return 4 * answer_seconds()
 
 

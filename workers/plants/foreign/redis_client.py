@@ -75,10 +75,7 @@ _BOUNDED: dict[object, object] = {
 
 
 def create_client(connection: Any = Connection, **options: Any) -> redis.Redis:
-    """Return a client.
-
-    connection: the redis-py class to replace by a bounded one. Close it, or use a context.
-    """
+    """Return a client. connection: the redis-py class to replace by a bounded one. Close it, or use a context."""
     pool = ConnectionPool(
         connection_class=_BOUNDED[connection],
         socket_timeout=answer_seconds(),

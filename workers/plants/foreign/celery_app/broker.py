@@ -28,7 +28,6 @@ from workers.host import egress
 from workers.plants.foreign import redis_client
 from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.foreign.celery_app.transport import AmqpTransport, RedisTransport, count_of, read_layout
-from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
@@ -278,7 +277,9 @@ class AmqpBroker:
         if self._management is None or self._without_management:
             return declared
         try:
-            status, row = read_management_figures(self._management, self._host, queue)
+            status, row = self._management.ask(
+                "GET", f"api/queues/{quote(self._host, safe='')}/{quote(queue, safe='')}"
+            )
             why = "" if status == 200 and isinstance(row, dict) else f"it rejected the request ({status})"
         except (PlantUnavailable, InvalidPlantResponse) as error:
             row, why = None, str(error).rstrip(".")
@@ -288,8 +289,3 @@ class AmqpBroker:
             )
             return declared
         return replace(declared, unacknowledged=count_of(row.get("messages_unacknowledged")))
-
-
-def read_management_figures(client: PlantClient, virtual_host: str, queue: str) -> tuple[int, object]:
-    """Return the figures of a queue from the management plugin of RabbitMQ."""
-    return client.ask("GET", f"api/queues/{quote(virtual_host, safe='')}/{quote(queue, safe='')}")

@@ -268,10 +268,7 @@ def read_single_value(name: str, address: str, command: Sequence[str]) -> object
 
 
 def _answer(name: str, server: redis.Redis, command: Sequence[str]) -> Any:
-    """Return the answer.
-
-    A value that is not a number may be long, so only the length of a number is requested.
-    """
+    """Return the answer. A value that is not a number may be long, so only the length of a number is requested."""
     kind, *rest = command
     if kind == "GET":
         text = expect_bytes(server).getrange(rest[0], 0, MAX_NUMBER)

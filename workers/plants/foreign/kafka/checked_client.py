@@ -117,7 +117,9 @@ def _connect_checked(descriptor: int, address: int, length: int, name: bytes, cl
     try:
         place, port = _read_address(ctypes.string_at(address, length))
         refused = _checked.get(client)
-        if refused is None or not refused.allows(parse_broker_name(name.decode("utf-8", "replace")), place, port):
+        if refused is None or not refused.allows(
+            name.decode("utf-8", "replace").rpartition("://")[2].partition("/")[0], place, port
+        ):
             return errno.EACCES
         failed = _load_system_library().connect(descriptor, ctypes.c_void_p(address), length)
         reason = ctypes.get_errno() if failed else 0
@@ -140,11 +142,6 @@ def _read_address(raw: bytes) -> tuple[str, int]:
     if family == socket.AF_INET6:
         return str(ipaddress.IPv6Address(raw[8:24])), port
     raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
-
-
-def parse_broker_name(name: str) -> str:
-    """Return host:port from librdkafka's name of a broker, such as `sasl_ssl://b1.example:9093/1`."""
-    return name.rpartition("://")[2].partition("/")[0]
 
 
 _connect = _CONNECT_CALLBACK(_connect_checked)  # one for all clients: it outlives each of them

@@ -127,10 +127,7 @@ def _read_token(url: str, account: Path) -> str:
 
 
 def _create_ssl_context(url: str, account: Path, is_pods: bool) -> ssl.SSLContext:
-    """Return the trusted authorities.
-
-    is_pods: the pod's token is sent. Raise `BadInput` if a file can't be read.
-    """
+    """Return the trusted authorities. is_pods: the pod's token is sent. Raise `BadInput` if a file can't be read."""
     own = account / AUTHORITY
     set_file = "" if is_pods else variables.KUBERNETES_CA.get_text()
     file = set_file or (str(own) if _is_in_cluster(url) and own.is_file() else "")
