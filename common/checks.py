@@ -43,7 +43,6 @@ class Check:
     read: Callable[[Any], Any]
 
     def accepts(self, value: object) -> bool:
-        """Return whether the value is accepted."""
         try:
             self.read(value)
         except ValueError:
@@ -216,7 +215,6 @@ def accept_name(most: int = 60) -> Check:
 
 
 def accept_matching_text(form: re.Pattern[str], noun: str) -> Check:
-    """Accept a text that matches a form."""
     return Check(noun, lambda value: _validate_value(isinstance(value, str) and form.match(value) is not None, value))
 
 
@@ -232,7 +230,6 @@ def check_capabilities(names: object, field: str, error: type[BadInput] = BadInp
 
 
 def accept_choice(choices: Collection[str], noun: str = "") -> Check:
-    """Accept one of these words."""
     words = noun or f"one of {', '.join(choices)}"
     return Check(words, lambda value: _validate_value(isinstance(value, str) and value in choices, value))
 

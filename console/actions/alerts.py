@@ -70,7 +70,6 @@ def escalate(actor: Actor, alert_id: int, *, note: str, now: datetime, step: int
 
 @transaction.atomic
 def note(actor: Actor, alert_id: int, *, text: str, now: datetime) -> AlertEvent:
-    """Add a note to an alert."""
     require_permission(actor, "alert.note", list_alert_queues(alert_id))
     made = actions.note(alert_id, actor.user, text, now)
     _record_action(actor, "alert.note", made.alert, made.text, None)
@@ -197,7 +196,6 @@ def delete_receiver(actor: Actor, receiver: Receiver, *, reason: str) -> None:
 
 @transaction.atomic
 def test_receiver(actor: Actor, receiver: Receiver, *, now: datetime) -> Message:
-    """Send the receiver a test message."""
     require_permission(actor, "receiver.test")
     if not receiver.enabled:
         raise BadInput("receiver", "is disabled; enable it first.")

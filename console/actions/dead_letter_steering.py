@@ -177,7 +177,6 @@ def _validate_event(event: Mapping[str, Any], now: datetime) -> dict[str, Any]:
 
 
 def _convert_event_to_json(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an event as JSON."""
     return {key: value.isoformat() if isinstance(value, datetime) else value for key, value in event.items()}
 
 

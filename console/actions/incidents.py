@@ -88,7 +88,6 @@ def write_review(actor: Actor, alert_id: int, *, text: str, revision: int, now: 
 def add_follow_up(
     actor: Actor, alert_id: int, *, text: str, owner: str = "", due_on: date | None = None, now: datetime
 ) -> FollowUp:
-    """Add a follow-up."""
     require_permission(actor, CHANGE, list_alert_queues(alert_id))
     made = incidents.add_follow_up(alert_id, actor.user, text, owner, due_on, now)
     _record_change(actor, alert_id, {"follow_up": made.pk, "text": made.text, "owner": made.owner})

@@ -47,7 +47,6 @@ UNEXPLAINED = "Ended in the list of manual changes"
 
 
 def find_change(snapshot: Snapshot | None, key: str) -> ManualChange | None:
-    """Return the change of this key in the snapshot."""
     return next((change for change in (snapshot.hands if snapshot else ()) if change.key == key), None)
 
 

@@ -45,7 +45,6 @@ class ShownSetting:
 
 
 def list_setting_rows() -> list[ShownSetting]:
-    """Return each setting of the plant."""
     changed = plant_settings.list_changes()
     return [
         ShownSetting(

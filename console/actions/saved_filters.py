@@ -46,5 +46,4 @@ def remove(actor: Actor, user: User, number: int) -> None:
 
 
 def list_filters(user: User, page: str) -> QuerySet[SavedFilter]:
-    """Return a user's filters of a page, by name."""
     return SavedFilter.objects.filter(user=user, page=page).order_by("name")

@@ -69,7 +69,6 @@ FORMATS: dict[str, Callable[[float], str]] = {
 
 
 def is_finite_number(value: object) -> TypeGuard[float]:
-    """Return whether a value is a finite number."""
     return checks.is_number(value)
 
 

@@ -174,7 +174,6 @@ class FoldedDecisions:
 
     @property
     def count(self) -> int:
-        """Return the number of decisions."""
         return len(self.entries)
 
     @property

@@ -99,7 +99,6 @@ def list_results(since: datetime | None = None) -> list[DrillResult]:
 
 
 def list_scenario_rows(results: Iterable[DrillResult]) -> list[DrillScenarioRow]:
-    """Return all scenarios, in their order."""
     by_name: dict[str, list[DrillResult]] = {}
     for result in results:
         by_name.setdefault(result.drill.scenario, []).append(result)
@@ -121,7 +120,6 @@ def find_best(results: Sequence[DrillResult], value: Callable[[DrillResult], flo
 
 
 def find_median(results: Sequence[DrillResult], value: Callable[[DrillResult], float | None]) -> float | None:
-    """Return the median of the known values."""
     values = [known for result in results if (known := value(result)) is not None]
     return median(values) if values else None
 

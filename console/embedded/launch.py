@@ -64,7 +64,6 @@ class PageAddress:
 
     @property
     def announced(self) -> str:
-        """Return the address for people."""
         name = "localhost" if self.host == LOOPBACK else self.host
         name = socket.gethostname() if self.host in WILDCARDS else name
         return f"http://{_bracket_host(name)}:{self.port}/"

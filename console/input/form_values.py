@@ -39,7 +39,6 @@ def parse_row_id(text: str) -> int | None:
 
 
 def digest_of(shown: Mapping[str, Any]) -> str:
-    """Return the digest of a thing as shown."""
     return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
 
 

@@ -83,7 +83,6 @@ def field_time(text: str) -> str:
 
 @register.filter
 def each(text: str) -> list[str]:
-    """Return the words of a text as a list."""
     return text.split()
 
 
@@ -112,7 +111,6 @@ def decisions_of(line: FoldedDecisions) -> str:
 
 @register.filter
 def law_title(law: str) -> str:
-    """Return the name of a law."""
     return loop_title(law)
 
 
@@ -150,7 +148,6 @@ def lateness(entry: LedgerEntry) -> float:
 
 @register.filter
 def scope(override: Override) -> str:
-    """Return the scope of an override in words."""
     return str(Scope.build(override))
 
 

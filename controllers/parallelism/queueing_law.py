@@ -305,7 +305,6 @@ def _find_sufficient_maximum(operators: Mapping[str, QueueingOperator], path: Pa
 
 
 def observe(topology: MeasuredTopology) -> QueueingObservation:
-    """Return the observation of a topology."""
     rows = {}
     for operator in list_steered_operators(topology):
         rate = compute_rate_per_second(operator, topology.window_seconds)

@@ -126,7 +126,6 @@ class CsvColumns:
     separator: str
 
     def format_sentence(self) -> str:
-        """Return it for people."""
         parts = ", ".join(f"{part} from {column}" for part, column in self.parts.items())
         more = f"; as attributes: {', '.join(self.attributes)}" if self.attributes else ""
         return f"columns, separated by {NAMES[self.separator]}: {parts}{more}"

@@ -288,7 +288,6 @@ class Client:
             self._report.sample(queue, batch)
 
     def get_segment(self, queue: str, node: str) -> Segment:
-        """Return the segment of a queue on a node."""
         return Segment(self._get_connection(node), queue)
 
     def choose(self, queue: str, count: int, refused: frozenset[str] = frozenset()) -> list[str]:

@@ -85,7 +85,6 @@ class MemoryPlant:
         return list(ids)
 
     def resize_pool(self, host: str, threads: int) -> None:
-        """Resize the pool at once."""
         if self.error is not None:
             raise self.error
         if not 1 <= threads <= MAX_THREADS:
@@ -122,7 +121,6 @@ class MemoryPlant:
         """Do nothing: nothing is held."""
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
-        """Set the tasks at once."""
         if self.error is not None:
             raise self.error
         self.operators.update(self.get_topology().check_tasks(tasks))

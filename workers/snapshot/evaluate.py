@@ -253,7 +253,6 @@ def _iterate_states(watched: WatchedSnapshot) -> Iterator[SubjectState]:
 
 
 def _iterate_plant_states(watched: WatchedSnapshot) -> Iterator[SubjectState]:
-    """Return the states of the whole plant."""
     snapshot = watched.snapshot
     if not snapshot.nodes:
         fault = Fault("critical", "No node is configured yet.")

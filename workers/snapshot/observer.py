@@ -79,7 +79,6 @@ class ConsoleProbe:
         return probe
 
     def ask(self) -> None:
-        """Probe once."""
         answered = self._ask()
         self._found = self._monotonic(), answered
 

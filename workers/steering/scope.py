@@ -302,7 +302,6 @@ def _format_end(pause: PauseStatus | None) -> str:
 
 
 def pause_in_words(queue: str, pause: PauseStatus) -> str:
-    """Return one pause as a sentence."""
     return f"{pause.part.capitalize()} of {queue} is paused {_format_end(pause)} ({format_who_and_why(pause)})."
 
 

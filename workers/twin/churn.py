@@ -62,7 +62,6 @@ def run(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Scenari
 
 
 def read_points(plant: SimulatedPlant, allocation: Allocation) -> Allocation:
-    """Return the allocation with the plant's points."""
     nodes = {name: index for index, name in enumerate(allocation.nodes)}
     points = (plant.topology.queue(name).live_points for name in allocation.queues)
     held = tuple({nodes[node]: amount for node, amount in by_node.items()} for by_node in points)

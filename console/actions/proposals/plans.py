@@ -205,7 +205,6 @@ def get_points_by_node(queue: str) -> dict[str, int]:
 
 
 def count_moved_points(plan: Plan) -> int:
-    """Return the number of points that a plan moves."""
     return sum(move["points"] for move in plan.moves)
 
 

@@ -102,7 +102,6 @@ class AlertRulesPage(FormPage):
 
 @declare_page("plant.view")
 def rules_page(request: HttpRequest, name: str = "") -> HttpResponse:
-    """Show the list of rules."""
     rejected = get_rejected_form(request)
     typed, errors = rejected.submitted, rejected.errors
     name = name or typed.get("name", "")

@@ -152,7 +152,6 @@ class ObjectivesPage(FormPage):
 
 @declare_page("plant.view")
 def objectives_page(request: HttpRequest, name: str = "") -> HttpResponse:
-    """Show the list of objectives."""
     rejected = get_rejected_form(request)
     typed, errors = rejected.submitted, rejected.errors
     name = name or typed.get("name", "")

@@ -149,7 +149,6 @@ class ReceiversPage(FormPage):
 
 @declare_page("plant.view")
 def receivers_page(request: HttpRequest) -> HttpResponse:
-    """Show the list of receivers."""
     actor = actor_of(request)
     shows_secrets = actor.may("receiver.change") and actor.is_confirmed()
     rows = [_build_row(actor, receiver, shows_secrets) for receiver in Receiver.objects.order_by("name")]

@@ -74,7 +74,6 @@ class ShownLoops:
 
     @property
     def mode(self) -> str:
-        """Return the mode of all its loops."""
         modes = {loop.mode for loop in self.loops}
         return modes.pop() if len(modes) == 1 else "mixed"
 
@@ -95,7 +94,6 @@ class LoopGroup:
 
     @property
     def count(self) -> int:
-        """Return the number of its loops."""
         return sum(len(row.loops) for row in (*self.rows, *self.idle))
 
 

@@ -128,7 +128,6 @@ class EffectPart(TemplateContext):
 
 @declare_page("plant.view")
 def loops(request: HttpRequest) -> HttpResponse:
-    """Show the list of loops."""
     wanted, shown = request.GET.get("by", ""), request.GET.get("show", "")
     by: Grouping = next((grouping for grouping in GROUPINGS if grouping == wanted), "law")
     shown = shown if shown in STATES else ""
@@ -146,7 +145,6 @@ def loops(request: HttpRequest) -> HttpResponse:
 
 @declare_page("plant.view")
 def loop_page(request: HttpRequest, loop_id: int) -> HttpResponse:
-    """Show one loop."""
     shown_loop = get_object_or_404(Loop, pk=loop_id)
     now = timezone.now()
     held = overrides.list_for_loop(shown_loop, now)

@@ -246,7 +246,6 @@ def _build_operator(
 def _list_path_latencies(
     topology: MeasuredTopology | None, terms: Mapping[str, Any], joint: Loop | None, now: datetime
 ) -> list[PathLatency]:
-    """Return each path."""
     if topology is None:
         return []
     bound = None

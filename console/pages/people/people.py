@@ -70,7 +70,6 @@ class UsersPage(FormPage):
 
 @declare_page("user.manage")
 def users_page(request: HttpRequest, new_password: PasswordShownOnce | None = None) -> HttpResponse:
-    """Show the list of users, and a new password once."""
     everybody = User.objects.prefetch_related("groups").order_by("username")
     page = UsersPage(
         users=[

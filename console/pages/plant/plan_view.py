@@ -92,7 +92,6 @@ def _join_names(names: Iterable[str]) -> str:
 
 
 def build_view(plan: PlanDocument, snapshot: Snapshot) -> ShownPlan:
-    """Build the page's view of a plan."""
     rows = [_move(move, snapshot, bool(plan.empties)) for move in plan.moves]
     rates = [row.events_per_second for row in rows if row.events_per_second is not None]
     changes: dict[str, dict[str, int]] = {}

@@ -65,13 +65,11 @@ class WorkersPage(ConsolePage):
 
 @declare_page("plant.view")
 def nodes_page(request: HttpRequest) -> HttpResponse:
-    """Show the list of nodes."""
     return render_page(request, NodesPage(), "nodes")
 
 
 @declare_page("plant.view")
 def node_page(request: HttpRequest, name: str) -> HttpResponse:
-    """Show one node."""
     node_row = get_object_or_404(Node, name=name)
     queues, row = get_snapshot(request).queues, get_snapshot(request).nodes.get(name)
     page = NodePage(

@@ -97,7 +97,6 @@ class PlantPage(FormPage):
 
 @declare_page("plant.view")
 def plants_page(request: HttpRequest) -> HttpResponse:
-    """Show the list of plants."""
     snapshot = snapshot_of(request)
     rows = {row.name: row for row in adapters.list_adapters()}
     plant_rows = [
@@ -124,7 +123,6 @@ def plants_page(request: HttpRequest) -> HttpResponse:
 
 @declare_page("plant.view")
 def plant_page(request: HttpRequest, name: str) -> HttpResponse:
-    """Show one plant."""
     row = RegisteredPlant.objects.filter(name=name).first()
     if row is None and name != LOCAL:
         raise Http404(f"No plant {name} is registered.")

@@ -170,13 +170,11 @@ class QueuePage(FormPage):
 
 @declare_page("plant.view")
 def queues(request: HttpRequest) -> HttpResponse:
-    """Show the list of queues."""
     return render_page(request, QueuesPage(), "frame")
 
 
 @declare_page("plant.view")
 def queue_page(request: HttpRequest, name: str) -> HttpResponse:
-    """Show one queue."""
     queue_row = get_object_or_404(Queue, name=name)
     letters = dead_letters.read_newest_letters(queue_row, LETTERS, actor_of(request))
     division = list_points_by_node(queue_row, get_snapshot(request))

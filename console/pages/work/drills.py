@@ -182,7 +182,6 @@ class DrillPage(FormPage):
 
 @declare_page("plant.view")
 def drill_page(request: HttpRequest, drill_id: int) -> HttpResponse:
-    """Show a drill."""
     drill = get_object_or_404(Drill, pk=drill_id, scenario__in=list(SCENARIOS))
     scenario = SCENARIOS[drill.scenario]
     now = timezone.now()

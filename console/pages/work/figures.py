@@ -93,7 +93,6 @@ class FigurePage(FormPage):
 
 @declare_page("plant.view")
 def figures_page(request: HttpRequest) -> HttpResponse:
-    """Show the list."""
     figures = list_figures(actor_of(request))
     papers = [
         PaperFigures(paper.reference, [figure for figure in figures if figure.paper == paper.reference])

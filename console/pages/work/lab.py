@@ -138,7 +138,6 @@ def lab_page(request: HttpRequest) -> HttpResponse:
 
 @declare_page("plant.view")
 def experiment_page(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """Show one experiment."""
     actor = actor_of(request)
     shown_experiment = experiment_for(actor, "plant.view", experiment_id)
     if shown_experiment.figure in FIGURES:

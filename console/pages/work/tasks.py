@@ -72,7 +72,6 @@ class RunPage(FormPage):
 
 @declare_page("plant.view")
 def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Show one run."""
     shown_run = get_object_or_404(Run.objects.select_related("task", "owner"), pk=run_id)
     ordered = sorted(shown_run.chunks.all(), key=lambda chunk: (ORDER.index(chunk.state), chunk.place))
     page_obj = Paginator(ordered, CHUNKS_PER_PAGE).get_page(request.GET.get("page"))
@@ -104,7 +103,6 @@ def resume(request: HttpRequest, run_id: int) -> ActionResult:
 
 
 def open_run(run: Run, message: str) -> ActionResult:
-    """Return a result that opens the run."""
     url = reverse("run", args=[run.pk])
     return ActionResult(message, url, {"run": run.pk, "go": url})
 
@@ -168,7 +166,6 @@ class TaskPage(FormPage):
 
 @declare_page("plant.view")
 def tasks_page(request: HttpRequest) -> HttpResponse:
-    """Show the list of tasks."""
     now = timezone.now()
     rows = Run.objects.select_related("task", "owner")
     state = request.GET.get("state", "")
@@ -208,7 +205,6 @@ def _build_row(task: Task, now: datetime) -> TaskWithTrend:
 
 @declare_page("plant.view")
 def task_page(request: HttpRequest, name: str) -> HttpResponse:
-    """Show one task."""
     shown_task = get_object_or_404(Task.objects.select_related("periodic"), name=name)
     mine = shown_task.runs.select_related("task", "owner").order_by("-created_at", "-pk")
     page_obj = Paginator(mine, RUNS_PER_PAGE).get_page(request.GET.get("page"))

@@ -77,7 +77,6 @@ class PaperFigure:
 
     @property
     def runs(self) -> dict[str, FigureRun]:
-        """Return the runs by name."""
         return {
             f"{law}@{case}" if case else law: FigureRun(law, case, {**self.settings, **values})
             for case, values in self.cases.items()

@@ -162,7 +162,6 @@ def _compute_late_seconds(row: QueueStatus) -> float:
 
 
 def list_reading_applications(queue: str, snapshot: Snapshot) -> list[ApplicationStatus]:
-    """Return the applications that read a queue."""
     return [row for row in snapshot.pipeline.applications.values() if queue in row.queues]
 
 

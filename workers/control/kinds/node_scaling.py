@@ -23,7 +23,6 @@ INTERVAL_SECONDS, COOLDOWN_SECONDS = NODE_SCALING_SECONDS
 
 
 def list_targets(present: PlantInventory) -> Targets:
-    """Return the whole plant as the only target."""
     return build_plant_target(LAW.name)
 
 

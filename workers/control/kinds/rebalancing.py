@@ -15,7 +15,6 @@ INTERVAL_SECONDS, COOLDOWN_SECONDS = REBALANCING_SECONDS
 
 
 def list_targets(present: PlantInventory) -> Targets:
-    """Return the whole plant as the only target."""
     return build_plant_target(LAW.name)
 
 

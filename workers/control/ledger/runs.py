@@ -62,7 +62,6 @@ class TickRun:
 
     @property
     def count(self) -> int:
-        """Return the number of ticks."""
         return self.no_action + self.routine
 
     @property
@@ -85,7 +84,6 @@ class TickRun:
         self.loops.add(tick.loop)
 
     def merge(self, other: "TickRun") -> "TickRun":
-        """Return one run with the ticks of both."""
         return TickRun(
             max(self.newest, other.newest),
             min(self.oldest, other.oldest),

@@ -37,7 +37,6 @@ class ProcessRole:
         return self.replica is None
 
     def runs(self, replica: str) -> bool:
-        """Return whether the process runs this replica."""
         return replica == self.replica if self.replica else replica not in self.separate
 
 

@@ -101,7 +101,6 @@ def build_from_rows(events: pa.RecordBatch, rows: np.ndarray) -> Matches:
 
 
 def concatenate(parts: list[Matches]) -> Matches:
-    """Return the matches of all parts, in their order."""
     parts = [part for part in parts if len(part)]
     if len(parts) < 2:
         return parts[0] if parts else build_empty()

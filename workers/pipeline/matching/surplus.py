@@ -118,7 +118,6 @@ class SurplusSample:
 
 
 def _build_rows(found: Matches) -> pa.RecordBatch:
-    """Return the rows of matches."""
     columns = [pa.array(found.completed_us), found.keys, pa.array(found.groups), pa.nulls(len(found), pa.string())]
     return pa.RecordBatch.from_arrays(columns, names=_SCHEMA.names).cast(_SCHEMA)
 

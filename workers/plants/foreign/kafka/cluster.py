@@ -353,7 +353,6 @@ def check_broker(plant: PlantAddress, host: str, port: int) -> list[str]:
 
 
 def format_kafka_error(error: "KafkaError") -> str:
-    """Return a Kafka error by its name and in words."""
     return f"{error.name()}: {error.str()}"
 
 

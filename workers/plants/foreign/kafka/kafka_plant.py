@@ -213,7 +213,6 @@ def check(address: PlantAddress) -> None:
 
 
 def _describe_group(name: str, group: ConsumerGroup) -> str:
-    """Return a group as a sentence."""
     if group.lag_events is None:
         return f"{name}: lag unknown ({group.state})."
     least = "at least " if group.at_least else ""
