@@ -30,20 +30,7 @@ from common.parameter import check_range, value
 from controllers.framework.decision import Decision, Expectation
 from controllers.framework.law import Law, Remedy
 from controllers.framework.reason import NO_ACTION, format_count, format_names, format_reason
-from controllers.parallelism.inputs import (
-    compute_failed_per_second,
-    compute_rate_per_second,
-    compute_service_seconds,
-    compute_source_per_second,
-    compute_squared_variation,
-    compute_task_range,
-    describe_changed_tasks,
-    estimate_backlog_events,
-    hold_unmeasured,
-    list_operators,
-    list_steered_operators,
-    list_steered_paths,
-)
+from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MAX_TASKS, MeasuredTopology
 from controllers.parallelism.needs import (
     REMEMBERED,
@@ -169,8 +156,8 @@ class JointParallelism(Law[JointParameters, JointObservation, JointState]):
         self, parameters: JointParameters, state: JointState, observation: JointObservation
     ) -> tuple[JointState, Decision]:
         """Return the tasks of every operator on a path, or no action if the current ones stay."""
-        rows, names = observation.operators, list_operators(observation.paths)
-        if held := hold_unmeasured([name for name in names if not rows[name].is_measured]):
+        rows, names = observation.operators, inputs.list_operators(observation.paths)
+        if held := inputs.hold_unmeasured([name for name in names if not rows[name].is_measured]):
             return state, held
         verdicts, memory = dict[str, float](), dict[str, JointMemory]()
         for name in names:
@@ -292,7 +279,7 @@ def _update_rates(before: JointMemory, rate: float, source: float, passed: float
 def _estimate_operator(parameters: JointParameters, row: JointRow, name: str, memory: JointMemory) -> PlannedOperator:
     curve = ScalingCurve.fit(dict(zip(memory.tasks, memory.service_seconds, strict=True)), row.tasks)
     hand = parameters.tasks_of.get(name)
-    fewest, most = compute_task_range(parameters, row) if hand is None else (hand, hand)
+    fewest, most = inputs.compute_task_range(parameters, row) if hand is None else (hand, hand)
     share = memory.compute_share()
     if memory.seen_per_second is None and row.backlog_events > 0:
         share = 1.0  # unknown, and the waiting events came from somewhere
@@ -327,7 +314,7 @@ def _build_decision(
     }
     failed = [name for name, share in verdicts.items() if share < parameters.effective_share]
     reason = format_reason(
-        describe_changed_tasks(before, tasks, NO_ACTION),
+        inputs.describe_changed_tasks(before, tasks, NO_ACTION),
         _explain_plan(parameters, needs, before, tasks),
         remarks=[
             *([f"the last rescale of {format_names(failed)} gained less than expected"] if failed else []),
@@ -335,7 +322,7 @@ def _build_decision(
             *([f"set by a user: {format_names(list(by_hand))}"] if by_hand else []),
         ],
     )
-    most = [compute_task_range(parameters, operator.row)[1] for operator in known]
+    most = [inputs.compute_task_range(parameters, operator.row)[1] for operator in known]
     is_full = any(need >= limit for need, limit in zip(needs.needed[0], most, strict=True)) and not needs.keeps[0]
     is_short = is_full or any(name not in parameters.tasks_of for name in needs.short)
     limited = "effectiveness" if needs.blocked else "maximum" if is_short else None
@@ -371,14 +358,14 @@ def observe(
 ) -> JointObservation:
     """Return the observation of a topology; the forecast is that of the sources."""
     rows = {}
-    for operator in list_steered_operators(topology):
-        arrivals = compute_squared_variation(operator, "arrival_interval_seconds", "arrival_interval_variance")
-        service = compute_squared_variation(operator, "service_seconds", "service_variance")
+    for operator in inputs.list_steered_operators(topology):
+        arrivals = inputs.compute_squared_variation(operator, "arrival_interval_seconds", "arrival_interval_variance")
+        service = inputs.compute_squared_variation(operator, "service_seconds", "service_variance")
         rows[operator.name] = JointRow(
             tasks=operator.parallelism,
-            rate_per_second=compute_rate_per_second(operator, topology.window_seconds),
-            service_seconds=compute_service_seconds(operator),
-            backlog_events=estimate_backlog_events(topology, operator),
+            rate_per_second=inputs.compute_rate_per_second(operator, topology.window_seconds),
+            service_seconds=inputs.compute_service_seconds(operator),
+            backlog_events=inputs.estimate_backlog_events(topology, operator),
             variability=(arrivals + service) / 2,
             latency_seconds=operator.measure("latency_seconds") or 0.0,
             # The plant would refuse others at each tick.
@@ -387,10 +374,10 @@ def observe(
         )
     return JointObservation(
         at_seconds=topology.at,
-        source_per_second=compute_source_per_second(topology),
-        failed_per_second=compute_failed_per_second(topology),
+        source_per_second=inputs.compute_source_per_second(topology),
+        failed_per_second=inputs.compute_failed_per_second(topology),
         forecast_per_second=tuple(forecast_per_second),
         deviation_per_second=tuple(deviation_per_second),
-        paths=list_steered_paths(topology),
+        paths=inputs.list_steered_paths(topology),
         operators=rows,
     )

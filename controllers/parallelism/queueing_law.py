@@ -30,21 +30,7 @@ from common.parameter import check_range, value
 from controllers.framework.decision import Decision
 from controllers.framework.law import Law, Remedy
 from controllers.framework.reason import NO_ACTION, format_count, format_names, format_reason
-from controllers.parallelism.inputs import (
-    Paths,
-    PlantMaximum,
-    PlantMinimum,
-    compute_rate_per_second,
-    compute_service_seconds,
-    compute_squared_variation,
-    compute_task_range,
-    describe_changed_tasks,
-    hold_unmeasured,
-    list_operators,
-    list_steered_operators,
-    list_steered_paths,
-    measure_wait_seconds,
-)
+from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MAX_TASKS, MeasuredTopology
 from controllers.parallelism.task_allocation import (
     Path,
@@ -103,8 +89,8 @@ class QueueingRow(msgspec.Struct, frozen=True, kw_only=True):
         float, value("s", "Fixed time of a batch, excluding its events; 0: no batches.", 0, 1e6)
     ] = 0.0
     latency_seconds: Annotated[float, value("s", "Other time that an event spends in the operator.", 0, 1e6)] = 0.0
-    minimum: PlantMinimum = 1
-    maximum: PlantMaximum = MAX_TASKS
+    minimum: inputs.PlantMinimum = 1
+    maximum: inputs.PlantMaximum = MAX_TASKS
 
     @property
     def is_measured(self) -> bool:
@@ -121,7 +107,7 @@ class QueueingRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueingObservation(msgspec.Struct, frozen=True, kw_only=True):
-    paths: Paths
+    paths: inputs.Paths
     operators: Annotated[
         dict[str, Annotated[QueueingRow, value("operator", "Measurements of one operator.")]],
         value("by name", "Measurements by operator."),
@@ -204,14 +190,14 @@ class QueueingParallelism(Law[QueueingParameters, QueueingObservation, QueueingS
     ) -> tuple[QueueingState, Decision]:
         """Return the tasks of every operator on a path."""
         rows, operators = observation.operators, dict[str, QueueingOperator]()
-        names = list_operators(observation.paths)
-        if held := hold_unmeasured([name for name in names if not rows[name].is_measured]):
+        names = inputs.list_operators(observation.paths)
+        if held := inputs.hold_unmeasured([name for name in names if not rows[name].is_measured]):
             return state, held
         corrections = dict[str, float]()
         for name in names:
             state = state.learn(name, rows[name])
             corrections[name] = state.get_correction(name, rows[name]) if parameters.use_correction else 1.0
-            low, high = compute_task_range(parameters, rows[name])
+            low, high = inputs.compute_task_range(parameters, rows[name])
             operator = rows[name].build_operator(name, low, high, corrections[name])
             if operator.utilisation >= parameters.bottleneck_threshold:
                 doubled = math.floor(2 * operator.tasks * max(1.0, operator.utilisation))
@@ -254,7 +240,7 @@ class QueueingParallelism(Law[QueueingParameters, QueueingObservation, QueueingS
             "tasks_total": sum(tasks.values()),
         }
         stay = parameters.only_changes and tasks == before
-        what = NO_ACTION if stay else describe_changed_tasks(before, tasks, "Keep the tasks")
+        what = NO_ACTION if stay else inputs.describe_changed_tasks(before, tasks, "Keep the tasks")
         limited_by = None if worst is None else "maximum"
         return state, Decision(None if stay else action, format_reason(what, cause), terms, limited_by)
 
@@ -306,25 +292,27 @@ def _find_sufficient_maximum(operators: Mapping[str, QueueingOperator], path: Pa
 
 def observe(topology: MeasuredTopology) -> QueueingObservation:
     rows = {}
-    for operator in list_steered_operators(topology):
-        rate = compute_rate_per_second(operator, topology.window_seconds)
+    for operator in inputs.list_steered_operators(topology):
+        rate = inputs.compute_rate_per_second(operator, topology.window_seconds)
         interval = (
             None if rate is None else operator.parallelism * topology.window_seconds
         )  # at least, without arrivals
         if rate:
             interval = operator.parallelism / rate
-        service, latency = compute_service_seconds(operator), operator.measure("latency_seconds") or 0.0
+        service, latency = inputs.compute_service_seconds(operator), operator.measure("latency_seconds") or 0.0
         rows[operator.name] = QueueingRow(
             tasks=operator.parallelism,
             arrival_interval_seconds=interval,
             service_seconds=service,
-            arrival_cv2=compute_squared_variation(operator, "arrival_interval_seconds", "arrival_interval_variance"),
-            service_cv2=compute_squared_variation(operator, "service_seconds", "service_variance"),
-            wait_seconds=measure_wait_seconds(topology, operator),
+            arrival_cv2=inputs.compute_squared_variation(
+                operator, "arrival_interval_seconds", "arrival_interval_variance"
+            ),
+            service_cv2=inputs.compute_squared_variation(operator, "service_seconds", "service_variance"),
+            wait_seconds=inputs.measure_wait_seconds(topology, operator),
             # In a batch, events wait for each other: only the service of one is spent whatever the tasks.
             latency_seconds=latency if not operator.batch_overhead_seconds else min(latency, service or 0.0),
             batch_seconds=operator.batch_overhead_seconds or 0.0,
             minimum=max(1, operator.minimum),
             maximum=max(1, operator.maximum),
         )
-    return QueueingObservation(paths=list_steered_paths(topology), operators=rows)
+    return QueueingObservation(paths=inputs.list_steered_paths(topology), operators=rows)

@@ -16,18 +16,8 @@ from itertools import product
 
 import numpy as np
 
-from controllers.rebalancing import mixed_integer
+from controllers.rebalancing import greedy, mixed_integer
 from controllers.rebalancing.allocation import Allocation, Flags, Floats, IndexedMove
-from controllers.rebalancing.greedy import (
-    Board,
-    Cost,
-    MoveRules,
-    SearchRule,
-    choose_cheapest_moves,
-    mask_coarse_queues,
-    price,
-    rebalance,
-)
 
 STEPS = (0.0, 0.003, 0.006, 0.01, 0.015, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0, 2.0, 5.0)
 # Up to this step the greedy rebalancer is as good as the best possible in every known case.
@@ -35,7 +25,7 @@ LEVEL = 4
 WORST_GAP = 0.002
 # Moves are few: an answer within this gap of the bound has the fewest moves, but perhaps not the fewest new
 # holders.
-GAPS: dict[Cost, float] = {"points": 0.01, "moves": 0.05}
+GAPS: dict[greedy.Cost, float] = {"points": 0.01, "moves": 0.05}
 
 
 @dataclass(frozen=True)
@@ -46,9 +36,9 @@ class Search:
     `branches` branches. `tolerance`: the maximum excess of the worst node over the least possible.
     """
 
-    rules: MoveRules
+    rules: greedy.MoveRules
     limits: Floats
-    cost: Cost
+    cost: greedy.Cost
     exact_routes: int
     branches: int
     tolerance: float
@@ -103,19 +93,19 @@ def _keep(allocation: Allocation, search: Search, receivers: Flags) -> list[Inde
     resting = allocation.available & ~receivers
     if allocation.loads.sum() - allocation.loads[resting].sum() > search.limits[receivers].sum():
         return None
-    even = mask_coarse_queues(allocation, search.rules, search.limits)
+    even = greedy.mask_coarse_queues(allocation, search.rules, search.limits)
     parted = _find_greedy_moves(allocation, search, receivers, even) if even.any() else None
     if parted is not None and any(even[move.queue] for move in parted):
         return parted  # a few more points than the cheapest answer, whose pieces could never be divided again
     quick = _find_greedy_moves(allocation, search, receivers)
-    if quick is not None and price(quick, search.cost)[0] <= _compute_lower_bound(allocation, search):
+    if quick is not None and greedy.price(quick, search.cost)[0] <= _compute_lower_bound(allocation, search):
         return quick
     donors = (allocation.loads > search.limits) | allocation.drained
     # Only an answer that beats the greedy one is useful: this removes most of the program.
-    at_most = None if quick is None else price(quick, search.cost)[0] - 1
+    at_most = None if quick is None else greedy.price(quick, search.cost)[0] - 1
     consumers = receivers & (allocation.loads < search.limits)
     problem = mixed_integer.MoveProblem(allocation, search.rules, search.limits, donors, consumers, at_most)
-    best = choose_cheapest_moves([quick, _find_exact_moves(problem, search)], search.cost)
+    best = greedy.choose_cheapest_moves([quick, _find_exact_moves(problem, search)], search.cost)
     if best is None:
         # If room has to be made first, every node may give and take.
         every = np.ones(len(allocation.nodes), dtype=bool)
@@ -127,15 +117,15 @@ def _find_greedy_moves(
     allocation: Allocation, search: Search, receivers: Flags, even: Flags | None = None
 ) -> list[IndexedMove] | None:
     answers, bound = [], _compute_lower_bound(allocation, search)
-    costs: tuple[Cost, Cost] = ("points", "moves") if search.cost == "points" else ("moves", "points")
+    costs: tuple[greedy.Cost, greedy.Cost] = ("points", "moves") if search.cost == "points" else ("moves", "points")
     for cost in costs:
         for packing in (False, True):
-            board = Board(allocation, search.rules, search.limits, receivers & allocation.available, even)
-            answer = rebalance(board, SearchRule(cost, packing))
-            if answer is not None and price(answer, search.cost)[0] <= bound:
+            board = greedy.Board(allocation, search.rules, search.limits, receivers & allocation.available, even)
+            answer = greedy.rebalance(board, greedy.SearchRule(cost, packing))
+            if answer is not None and greedy.price(answer, search.cost)[0] <= bound:
                 return answer
             answers.append(answer)
-    return choose_cheapest_moves(answers, search.cost)
+    return greedy.choose_cheapest_moves(answers, search.cost)
 
 
 def _find_exact_moves(problem: mixed_integer.MoveProblem, search: Search) -> list[IndexedMove] | None:
@@ -221,15 +211,15 @@ def _climb(
 
     Return no moves if the limits are no better than the current state, None if no step succeeds.
     """
-    even = mask_coarse_queues(allocation, search.rules, search.limits)
+    even = greedy.mask_coarse_queues(allocation, search.rules, search.limits)
     for step in steps:
         share = fluid * (1 + step + search.tolerance)
         if not must and share >= now:
             return []
         eased = replace(search, limits=search.limits * share, cost="points")
         for packing in (False, True):
-            board = Board(allocation, eased.rules, eased.limits, allocation.available.copy(), even)
-            if (moves := rebalance(board, SearchRule("points", packing))) is not None:
+            board = greedy.Board(allocation, eased.rules, eased.limits, allocation.available.copy(), even)
+            if (moves := greedy.rebalance(board, greedy.SearchRule("points", packing))) is not None:
                 return moves
         if (moves := _exchange_nodes(allocation, eased)) is not None:
             return moves
@@ -240,10 +230,12 @@ def _exchange_nodes(allocation: Allocation, search: Search) -> list[IndexedMove]
     """Return the greedy answer with nodes that make room for each other, or None if there is none."""
     if compute_fluid_share(allocation, search.limits) > 1:
         return None
-    even = mask_coarse_queues(allocation, search.rules, search.limits)
+    even = greedy.mask_coarse_queues(allocation, search.rules, search.limits)
     for keep, packing in product((False, True), (False, True)):
-        board = Board(allocation, search.rules, search.limits, allocation.available.copy(), even)
-        if (moves := rebalance(board, SearchRule(search.cost, packing, exchange=True, keep=keep))) is not None:
+        board = greedy.Board(allocation, search.rules, search.limits, allocation.available.copy(), even)
+        if (
+            moves := greedy.rebalance(board, greedy.SearchRule(search.cost, packing, exchange=True, keep=keep))
+        ) is not None:
             return moves
     return None
 

@@ -39,14 +39,7 @@ from common.parameter import Parameter, build
 from controllers.baselines.concurrency_limits import BASELINES, Limit, LimitStep, get_envoy_threads
 from controllers.concurrency.law import Concurrency
 from controllers.concurrency.parameters import ConcurrencyObservation, ConcurrencyParameters
-from controllers.simulation.scenario import (
-    Floats,
-    Scenario,
-    ScenarioOutcome,
-    SimulationCost,
-    SimulationSize,
-    create_random_generator,
-)
+from controllers.simulation import scenario
 from controllers.simulation.thread_engine import EnginePool, EngineStation, ThreadEngine
 
 SECONDS, TICK_SECONDS, STEADY_SECONDS = 900.0, 1.0, 50.0
@@ -164,7 +157,7 @@ class SimulatedEngines:
 
 
 def build_engines(settings: Mapping[str, Any], seed: int) -> SimulatedEngines:
-    chance = create_random_generator(seed, "engine")
+    chance = scenario.create_random_generator(seed, "engine")
     kind, servers = settings["bottleneck"], int(settings["servers"])
     cpus = 8 if kind in ("memory", "disk") else 2
     own = {"cpu": 0.001, "memory": 0.008, "disk": 0.001, "network": 0.0015, "engine": 0.004}[kind]
@@ -188,7 +181,7 @@ def build_engines(settings: Mapping[str, Any], seed: int) -> SimulatedEngines:
     return SimulatedEngines(engine, bottleneck, delay + work, delay + 0.6 * work, becomes)
 
 
-def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: scenario.Floats | None) -> scenario.ScenarioOutcome:
     if trace is not None:
         raise BadInput("--trace", "is not supported: this scenario always runs at full load")
     if settings["drift"]:
@@ -213,7 +206,7 @@ def simulate(
     plant: SimulatedEngines,
     hands: Sequence[Hand],
     end_tick: Callable[[], object] = lambda: None,
-) -> ScenarioOutcome:
+) -> scenario.ScenarioOutcome:
     """Run the engines with these controllers. `end_tick` is called after all of them have been checked."""
     engine, bottleneck, station = plant.engine, plant.bottleneck, plant.engine.shared[-1]
     capacity = bottleneck.servers / bottleneck.service_seconds * TICK_SECONDS
@@ -262,7 +255,7 @@ def simulate(
         linear = len(hands) * capacity * settings["seconds"]
         metrics["linear_share"] = round(sum(pool.completed for pool in engine.pools) / linear, 4)
     series = {"threads": np.asarray(threads), "utilisation": np.asarray(utilisation)}
-    return ScenarioOutcome(metrics, series, TICK_SECONDS)
+    return scenario.ScenarioOutcome(metrics, series, TICK_SECONDS)
 
 
 def compute_box_throughput(threads: int, coherence: float) -> float:
@@ -270,8 +263,8 @@ def compute_box_throughput(threads: int, coherence: float) -> float:
     return 100 * threads / (1 + 0.02 * (threads - 1) + coherence * threads * (threads - 1))
 
 
-def _run_with_drift(law: str, seed: int) -> ScenarioOutcome:
-    chance, half = create_random_generator(seed, "box"), DRIFT_WINDOWS // 2
+def _run_with_drift(law: str, seed: int) -> scenario.ScenarioOutcome:
+    chance, half = scenario.create_random_generator(seed, "box"), DRIFT_WINDOWS // 2
     aims = {"aim": "peak", "initial_samples": WINDOW_SAMPLES, "probe_error": 0.1, "steady_seconds": 1e6}
     hand: Hand = Candidate(law, aims) if law in ("tcc", "explorer") else Baseline(law, 0.01, 0.006)
     fractions, threads = [], []
@@ -297,15 +290,15 @@ def _run_with_drift(law: str, seed: int) -> ScenarioOutcome:
         "peak_fraction_after": round(float(np.mean(after[half // 2 :])), 4),
         "windows_to_recover": next(stable, half),
     }
-    return ScenarioOutcome(metrics, {"threads": np.asarray(threads), "fraction": np.asarray(fractions)}, 1.0)
+    return scenario.ScenarioOutcome(metrics, {"threads": np.asarray(threads), "fraction": np.asarray(fractions)}, 1.0)
 
 
-def estimate_cost(settings: Mapping[str, Any]) -> SimulationCost:
+def estimate_cost(settings: Mapping[str, Any]) -> scenario.SimulationCost:
     """By the simulated time of all engines; fitted to runs of 900 and 2,000 s."""
-    return SimulationCost(4.0 + 1.5e-3 * settings["seconds"] * settings["servers"], 0.0)
+    return scenario.SimulationCost(4.0 + 1.5e-3 * settings["seconds"] * settings["servers"], 0.0)
 
 
-SCENARIO = Scenario(
+SCENARIO = scenario.Scenario(
     "concurrency-live",
     "Engines that find their number of threads under load, with competition and drift (Tang, section 4).",
     ("tcc", "explorer", *BASELINES),
@@ -322,5 +315,5 @@ SCENARIO = Scenario(
     ),
     run,
     steers={name: ("concurrency", {"method": name}) for name in ("tcc", "explorer")},
-    size=SimulationSize(("seconds", "servers"), "Reduce seconds or servers.", estimate_cost),
+    size=scenario.SimulationSize(("seconds", "servers"), "Reduce seconds or servers.", estimate_cost),
 )

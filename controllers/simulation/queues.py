@@ -28,16 +28,7 @@ from controllers.baselines.rebalancing import GreedyBand, Thesis
 from controllers.rebalancing.allocation import Allocation, IndexedMove, ObservedNode, ObservedQueue
 from controllers.rebalancing.law import Rebalancing, RebalancingParameters
 from controllers.rebalancing.node_scaling import NodeScaling, NodeScalingObservation, NodeScalingParameters
-from controllers.simulation.scenario import (
-    Floats,
-    Scenario,
-    ScenarioOutcome,
-    add_noise,
-    build_jump,
-    compute_day_sine,
-    create_random_generator,
-    resample,
-)
+from controllers.simulation import scenario
 from queues.nodes.node_state import IDLE, NORMAL, OFFLINE
 from queues.points import TOTAL
 
@@ -178,35 +169,37 @@ def mark_idle_nodes(plant: Allocation) -> Allocation:
     return replace(plant, idle=np.array([not held for held in plant.at_node]))
 
 
-def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: scenario.Floats | None) -> scenario.ScenarioOutcome:
     """Run one law for a day. The random start and noise are the same for all laws of a seed."""
-    plant = start(int(settings["configuration"]), create_random_generator(seed, "start"))
+    plant = start(int(settings["configuration"]), scenario.create_random_generator(seed, "start"))
     rates = generate_rates(plant, settings, seed, trace)
     who: Balancer = GreedyBand() if law == "greedy-band" else OurLaws(BUSY, TOOBUSY)
     if law in THESIS_SHARES:
         who = Thesis(THESIS_SHARES[law], BUSY, TOOBUSY, MINIMUM_POINTS)
-    return summarize(rates, simulate(who, plant, rates, create_random_generator(seed, law)))
+    return summarize(rates, simulate(who, plant, rates, scenario.create_random_generator(seed, law)))
 
 
-def generate_rates(plant: Allocation, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:
+def generate_rates(
+    plant: Allocation, settings: Mapping[str, Any], seed: int, trace: scenario.Floats | None
+) -> scenario.Floats:
     """Return the rate of each queue in each minute."""
     if trace is not None:
-        profile = resample(trace, MINUTES)
+        profile = scenario.resample(trace, MINUTES)
     elif settings["step"]:
-        profile = build_jump(MINUTES, JUMP_MINUTE, settings["step"])
+        profile = scenario.build_jump(MINUTES, JUMP_MINUTE, settings["step"])
     else:
-        profile = compute_day_sine(MINUTES)
+        profile = scenario.compute_day_sine(MINUTES)
     shape = profile[:, None] * plant.rate[None, :]
-    return add_noise(shape, settings["noise"], create_random_generator(seed, "noise"))
+    return scenario.add_noise(shape, settings["noise"], scenario.create_random_generator(seed, "noise"))
 
 
 @dataclass
 class PlantTally:
     """The record of a run: the load of each node, the containers, and the nodes in use by minute, and all moves."""
 
-    loads: Floats
-    containers: Floats
-    used: Floats
+    loads: scenario.Floats
+    containers: scenario.Floats
+    used: scenario.Floats
     points_moved: int = 0
     moves: int = 0
     points_moved_scaling: int = 0
@@ -217,7 +210,7 @@ class PlantTally:
         return cls(np.zeros((minutes, nodes)), np.zeros(minutes), np.zeros(minutes))
 
 
-def simulate(who: Balancer, plant: Allocation, rates: Floats, chance: np.random.Generator) -> PlantTally:
+def simulate(who: Balancer, plant: Allocation, rates: scenario.Floats, chance: np.random.Generator) -> PlantTally:
     """Let a balancer decide every quarter of an hour."""
     tally = PlantTally.start(len(rates), len(plant.nodes))
     for minute in range(0, len(rates), DECISION_MINUTES):
@@ -237,7 +230,7 @@ def simulate(who: Balancer, plant: Allocation, rates: Floats, chance: np.random.
     return tally
 
 
-def summarize(rates: Floats, tally: PlantTally) -> ScenarioOutcome:
+def summarize(rates: scenario.Floats, tally: PlantTally) -> scenario.ScenarioOutcome:
     loads, used, over = tally.loads, tally.used, tally.loads >= TOOBUSY
     metrics = {
         "toobusy_node_minutes": int(over.sum()),
@@ -263,10 +256,10 @@ def summarize(rates: Floats, tally: PlantTally) -> ScenarioOutcome:
     }
     if loads.shape[1] <= 10:
         series |= {f"n{node + 1}_per_second": loads[:, node] for node in range(loads.shape[1])}
-    return ScenarioOutcome(metrics, series)
+    return scenario.ScenarioOutcome(metrics, series)
 
 
-def compute_node_shares(plant: Allocation) -> Floats:
+def compute_node_shares(plant: Allocation) -> scenario.Floats:
     """Return the share of each queue that goes to each node: queues by nodes."""
     shares = np.zeros((len(plant.queues), len(plant.nodes)))
     for queue, held in enumerate(plant.points):
@@ -275,7 +268,7 @@ def compute_node_shares(plant: Allocation) -> Floats:
     return shares
 
 
-SCENARIO = Scenario(
+SCENARIO = scenario.Scenario(
     "queues",
     "A day of queues on nodes, rebalanced every 15 minutes (thesis, section 4.1.2.2).",
     ("rebalancing", *THESIS_SHARES, "greedy-band"),

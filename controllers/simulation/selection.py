@@ -13,15 +13,7 @@ import numpy as np
 from common.parameter import Parameter
 from controllers.baselines.rebalancing import Thesis
 from controllers.rebalancing.allocation import Allocation
-from controllers.simulation.queues import (
-    BUSY,
-    MINIMUM_POINTS,
-    THESIS_SHARES,
-    TOOBUSY,
-    Balancer,
-    OurLaws,
-    mark_idle_nodes,
-)
+from controllers.simulation import queues
 from controllers.simulation.scenario import Floats, Scenario, ScenarioOutcome, create_random_generator
 from queues.points import TOTAL
 
@@ -36,8 +28,8 @@ def build_hot_node(containers: int) -> Allocation:
     """Return three nodes; the first is TOOBUSY because of the first queue, and the others hold the other halves."""
     none = np.zeros(3, dtype=bool)
     rates = np.full(containers, 1.0)
-    rates[0] = 2 * TOOBUSY
-    return mark_idle_nodes(
+    rates[0] = 2 * queues.TOOBUSY
+    return queues.mark_idle_nodes(
         Allocation(
             nodes=("n1", "n2", "n3"),
             capacity=np.array([1.0, 1.8, 0.2]),
@@ -55,15 +47,15 @@ def build_hot_node(containers: int) -> Allocation:
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     plant, chance, hits = build_hot_node(int(settings["containers"])), create_random_generator(seed, law), 0
     for _ in range(int(settings["trials"])):
-        who: Balancer = OurLaws(BUSY, TOOBUSY)
-        if law in THESIS_SHARES:
-            who = Thesis(THESIS_SHARES[law], BUSY, TOOBUSY, MINIMUM_POINTS)
+        who: queues.Balancer = queues.OurLaws(queues.BUSY, queues.TOOBUSY)
+        if law in queues.THESIS_SHARES:
+            who = Thesis(queues.THESIS_SHARES[law], queues.BUSY, queues.TOOBUSY, queues.MINIMUM_POINTS)
         for _ in range(int(settings["attempts"])):
             balance, _ = who.decide(plant, chance)
             if any(move.queue == 0 and move.source == 0 for move in balance):
                 hits += 1
                 break
-        if law not in THESIS_SHARES:  # The law is not random.
+        if law not in queues.THESIS_SHARES:  # The law is not random.
             hits *= int(settings["trials"])
             break
     return ScenarioOutcome({"chance": hits / int(settings["trials"])}, {}, 1.0)
@@ -72,7 +64,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
 SCENARIO = Scenario(
     "selection",
     "The chance that a TOOBUSY node moves the container that causes its load (thesis, Table 4.1).",
-    ("rebalancing", *THESIS_SHARES),
+    ("rebalancing", *queues.THESIS_SHARES),
     SETTINGS,
     ("chance",),
     run,

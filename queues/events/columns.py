@@ -21,19 +21,7 @@ from numpy.typing import NDArray
 
 from common.errors import BadInput, MalformedEvent
 from common.parsing import parse_any_number
-from queues.events.block import (
-    FIELDS,
-    MAX_ATTRIBUTES,
-    SCHEMA,
-    convert_numbers_to_us,
-    find_unit_ns,
-    from_columns,
-    from_rows,
-    parse_attributes,
-    parse_text,
-    parse_time_us,
-    parse_value,
-)
+from queues.events import block
 
 _TO_ESCAPE = r'["\\\x00-\x1f]'
 
@@ -53,7 +41,7 @@ class Columns:
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         taken = {column for column in named.values() if column}
         # A column that was named for another part is not used for its own name too.
-        own = {part: part for part in FIELDS if part not in taken}
+        own = {part: part for part in block.FIELDS if part not in taken}
         return {**own, **{part: column for part, column in named.items() if column}}
 
     def check(self, header: Sequence[str]) -> None:
@@ -74,18 +62,18 @@ class Mapper:
     def __init__(self, columns: Columns) -> None:
         self._sources = columns.build_source_map()
         self._known = set(self._sources.values())
-        self._unit_ns = find_unit_ns(self._sources.get("time", "time"))
+        self._unit_ns = block.find_unit_ns(self._sources.get("time", "time"))
 
     def convert_row(self, cells: Mapping[str, Any], now_us: int) -> tuple[Any, ...]:
         """Return one event's cells in the order of the schema. Raises `MalformedEvent` that names the field."""
         get = {part: cells.get(column) for part, column in self._sources.items()}
         return (
-            parse_text(get.get("id"), "id"),
+            block.parse_text(get.get("id"), "id"),
             self._parse_time_us(get.get("time"), now_us),
-            parse_text(get.get("type"), "type"),
-            parse_text(get.get("source"), "source"),
-            parse_text(get.get("key"), "key"),
-            parse_value(_parse_number(get.get("value"))),
+            block.parse_text(get.get("type"), "type"),
+            block.parse_text(get.get("source"), "source"),
+            block.parse_text(get.get("key"), "key"),
+            block.parse_value(_parse_number(get.get("value"))),
             self._merge_attributes(get.get("attributes"), cells),
         )
 
@@ -124,13 +112,15 @@ class Mapper:
             _convert_values(cells.get("value"), count),
             attributes,
         ]
-        return from_columns(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA), now_us, attributes_are_read=True)
+        return block.from_columns(
+            pa.RecordBatch.from_arrays(arrays, schema=block.SCHEMA), now_us, attributes_are_read=True
+        )
 
     def _parse_time_us(self, value: object, now_us: int) -> int:
         if value is None:
             return now_us
         number = value if (type(value) is str and value[4:5] == "-" and value[:4].isdecimal()) else _parse_number(value)
-        return parse_time_us(number, now_us, self._unit_ns, value)
+        return block.parse_time_us(number, now_us, self._unit_ns, value)
 
     def _convert_times(self, cells: Sequence[Any] | None, count: int, now_us: int) -> pa.Array:
         """Convert the times of many rows: numbers with numpy, text with Arrow, the rest one by one."""
@@ -140,21 +130,21 @@ class Mapper:
             times: NDArray[np.int64] | list[int] = np.full(count, now_us)
         elif types in ({int}, {float}) and None not in cells:
             numbers = np.array(cells, np.int64) if types == {int} else np.array(cells, np.float64)
-            times = convert_numbers_to_us(numbers, self._unit_ns)
+            times = block.convert_numbers_to_us(numbers, self._unit_ns)
         elif types == {str} and None not in cells and cells[0][:1].isdigit() and "T" in cells[0]:
             return parse_iso_times(pa.array(cells, pa.string()))
         else:
             times = [self._parse_time_us(cell, now_us) for cell in cells]
-        return pa.array(times, pa.int64()).cast(SCHEMA.field("time").type)
+        return pa.array(times, pa.int64()).cast(block.SCHEMA.field("time").type)
 
     def _merge_attributes(self, own: object, cells: Mapping[str, Any]) -> str | None:
         """Return the attributes column, merged with every column that has no other use, as one object."""
         known = self._known
         more = {name: cell for name, cell in cells.items() if name not in known}
         if not more:
-            return _format_object(own) if type(own) is dict else parse_attributes(own)
+            return _format_object(own) if type(own) is dict else block.parse_attributes(own)
         if own is not None:
-            more = {**(own if type(own) is dict else orjson.loads(str(parse_attributes(own)))), **more}
+            more = {**(own if type(own) is dict else orjson.loads(str(block.parse_attributes(own)))), **more}
         return _format_object(more)
 
 
@@ -165,8 +155,8 @@ def group_by_name(names: Sequence[str], rows: Iterable[Iterable[Any]]) -> dict[s
 
 def convert_rows_to_batch(rows: Iterable[tuple[Any, ...]]) -> pa.RecordBatch:
     """Convert checked rows to a batch."""
-    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in FIELDS]
-    return from_rows(columns)
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in block.FIELDS]
+    return block.from_rows(columns)
 
 
 def _convert_texts(cells: Sequence[Any] | None, count: int, part: str) -> pa.Array:
@@ -175,7 +165,7 @@ def _convert_texts(cells: Sequence[Any] | None, count: int, part: str) -> pa.Arr
     try:
         return pa.array(cells, pa.string())
     except (pa.ArrowInvalid, TypeError):
-        return pa.array([parse_text(cell, part) for cell in cells], pa.string())
+        return pa.array([block.parse_text(cell, part) for cell in cells], pa.string())
 
 
 def _convert_values(cells: Sequence[Any] | None, count: int) -> pa.Array:
@@ -183,7 +173,7 @@ def _convert_values(cells: Sequence[Any] | None, count: int) -> pa.Array:
         return pa.nulls(count, pa.float64())
     if set(map(type, cells)) <= {float, int, NoneType}:
         return pa.array(cells, pa.float64())
-    return pa.array([parse_value(_parse_number(cell)) for cell in cells], pa.float64())
+    return pa.array([block.parse_value(_parse_number(cell)) for cell in cells], pa.float64())
 
 
 def _parse_number(value: object) -> object:
@@ -233,14 +223,14 @@ def _format_object(document: Mapping[str, Any]) -> str:
         text = orjson.dumps(document).decode()
     except TypeError as error:
         raise MalformedEvent("attributes", f"must be a JSON object ({error}).") from None
-    if len(text) > MAX_ATTRIBUTES:
-        raise MalformedEvent("attributes", f"must be a JSON object with at most {MAX_ATTRIBUTES} characters.")
+    if len(text) > block.MAX_ATTRIBUTES:
+        raise MalformedEvent("attributes", f"must be a JSON object with at most {block.MAX_ATTRIBUTES} characters.")
     return text
 
 
 def parse_iso_times(texts: pa.Array) -> pa.Array:
     """Parse ISO 8601 texts that all have a zone or all have none. Raises Arrow's errors for any other."""
-    kind = SCHEMA.field("time").type
+    kind = block.SCHEMA.field("time").type
     last = texts[0].as_py()
     zoned = last.endswith("Z") or "+" in last or last.count("-") > 2
     return texts.cast(kind) if zoned else texts.cast(pa.timestamp("us")).cast(kind)

@@ -126,6 +126,7 @@ class CsvColumns:
     separator: str
 
     def format_sentence(self) -> str:
+        """Return it for people."""
         parts = ", ".join(f"{part} from {column}" for part, column in self.parts.items())
         more = f"; as attributes: {', '.join(self.attributes)}" if self.attributes else ""
         return f"columns, separated by {NAMES[self.separator]}: {parts}{more}"
@@ -297,7 +298,7 @@ class CsvLines:
         if len(rows) != 1 or len(rows[0]) != len(self._header):
             width = len(rows[0]) if rows else 0
             raise MalformedEvent("line", f"has {width} cells; the header has {len(self._header)}.")
-        cells = {name: cell or None for name, cell in zip(self._header, rows[0], strict=True)}
+        cells = _map_cells(self._header, rows[0])
         for name in self._list_comma_columns(cells):
             cells[name] = cells[name] and convert_decimal_comma(cells[name])
         return cells
@@ -425,6 +426,11 @@ def _read(stream: BinaryIO) -> bytes:
         return stream.read(CHUNK_BYTES)
     except (EOFError, OSError, zlib.error) as error:
         raise BadInput("file", f"can't be read to its end ({error}).") from None
+
+
+def _map_cells(header: list[str], row: list[str]) -> dict[str, Any]:
+    """Return the cells by name; an empty cell is no value."""
+    return {name: cell or None for name, cell in zip(header, row, strict=True)}
 
 
 def merge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

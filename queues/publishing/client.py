@@ -25,16 +25,7 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 import redis
 
-from common.errors import (
-    BadInput,
-    ControlUnavailable,
-    NoContainerAvailable,
-    NodeFull,
-    NodeUnavailable,
-    QueuePaused,
-    QueueThrottled,
-    describe_connection_error,
-)
+from common import errors
 from queues import keys, pausing, throttling
 from queues.control.connection import ConnectionOptions, connect
 from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns, from_events
@@ -256,12 +247,12 @@ class Client:
         spec = self.get_topology().queue(queue)
         self.wait_while_throttled(queue)
         if self._when_throttled == "raise" and (seconds := self.compute_throttled_seconds(queue)):
-            raise QueueThrottled(queue, math.ceil(seconds))
+            raise errors.QueueThrottled(queue, math.ceil(seconds))
         with self._lock:
             self._watch_queue(queue)
             pause = self._paused.get(queue)
         if pause is not None:
-            raise QueuePaused(queue, pause.reason, pause.compute_left_seconds(self._clock()))
+            raise errors.QueuePaused(queue, pause.reason, pause.compute_left_seconds(self._clock()))
         return spec
 
     def compute_throttled_seconds(self, queue: str) -> float:
@@ -313,7 +304,7 @@ class Client:
         """Send one flush to one node, and return its outcome; a failure closes the node's gate."""
         try:
             self.get_segment(queue, node).publish(blocks)
-        except (NodeUnavailable, NodeFull) as error:
+        except (errors.NodeUnavailable, errors.NodeFull) as error:
             self._gates.record_failure(node)
             self._refreshed_at = -REFRESH_SECONDS
             return error
@@ -343,7 +334,7 @@ class Client:
         """Probe a failed node in the background: a frozen one delays no publisher."""
         try:
             self._get_connection(node).ping()
-        except (redis.RedisError, OSError, BadInput):
+        except (redis.RedisError, OSError, errors.BadInput):
             return
         self._gates.record_probe_success(node)
 
@@ -380,8 +371,8 @@ class Client:
             # The control server is unavailable: a pause then ends by our own clock.
             self._paused = {n: pause for n, pause in self._paused.items() if self._clock() < pause.until}
             if self._known.latest is None:
-                raise ControlUnavailable(
-                    f"The control server is not responding ({describe_connection_error(error)})."
+                raise errors.ControlUnavailable(
+                    f"The control server is not responding ({errors.describe_connection_error(error)})."
                 ) from error
             return
         now = self._refreshed_at = self._monotonic()
@@ -422,7 +413,7 @@ class Publishing:
             published = PublishResult(events, self._blocks, dict(self._by_container), self._rerouted)
             self._client.count_stored(self._queue, published)
         if self._is_stuck:
-            raise NoContainerAvailable(
+            raise errors.NoContainerAvailable(
                 f"No container of queue {self._queue} accepts events now: every node is down or full. "
                 "Start a node or free its memory, then publish again; unstored events were not acknowledged.",
                 published,

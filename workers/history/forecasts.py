@@ -16,15 +16,7 @@ import numpy.typing as npt
 import redis
 
 from common.stored_document import replace_fields
-from controllers.design.expected_band import (
-    AHEAD_SECONDS,
-    DAY_SECONDS,
-    MIN_STRETCHES,
-    ForecastBand,
-    RateForecast,
-    RateForecaster,
-    change_points,
-)
+from controllers.design import expected_band
 from workers.documents.plants import LoadForecast
 from workers.documents.snapshot import ExpectedBand, ExpectedBands, RateChange
 from workers.history import metric_history, training_sets
@@ -32,7 +24,7 @@ from workers.history.training_sets import TrainingRefused, TrainingSet
 
 Floats = npt.NDArray[np.float64]
 MINUTE_SECONDS = 60.0
-PAST_SECONDS = 7.5 * DAY_SECONDS
+PAST_SECONDS = 7.5 * expected_band.DAY_SECONDS
 
 
 class MinuteRates:
@@ -127,16 +119,16 @@ class Forecasts:
 class _RateWatch:
     """One rate: its forecaster, and the planned ranges by start time, the earliest first."""
 
-    forecaster: RateForecaster = field(default_factory=RateForecaster)
-    planned: deque[tuple[float, ForecastBand]] = field(default_factory=deque)
+    forecaster: expected_band.RateForecaster = field(default_factory=expected_band.RateForecaster)
+    planned: deque[tuple[float, expected_band.ForecastBand]] = field(default_factory=deque)
 
-    def plan(self, band: ForecastBand | None, now_seconds: float) -> ForecastBand | None:
+    def plan(self, band: expected_band.ForecastBand | None, now_seconds: float) -> expected_band.ForecastBand | None:
         """Plan a range for its time; return the one in force now."""
         # After the clock was set back, older plans would stay in force until it has caught up.
-        while len(self.planned) > 1 and self.planned[-1][0] > now_seconds + AHEAD_SECONDS:
+        while len(self.planned) > 1 and self.planned[-1][0] > now_seconds + expected_band.AHEAD_SECONDS:
             self.planned.pop()
         if band is not None:
-            self.planned.append((now_seconds + AHEAD_SECONDS, band))
+            self.planned.append((now_seconds + expected_band.AHEAD_SECONDS, band))
         while len(self.planned) > 1 and self.planned[1][0] <= now_seconds:
             self.planned.popleft()
         return self.planned[0][1] if self.planned else None
@@ -249,8 +241,8 @@ class ForecastWatch:
         )
 
 
-def _build_load(past: _PastRate, forecast: RateForecast | None, now_seconds: float) -> LoadForecast:
-    days = float(past.at[-1] - past.at[0]) / DAY_SECONDS if past.at.size else 0.0
+def _build_load(past: _PastRate, forecast: expected_band.RateForecast | None, now_seconds: float) -> LoadForecast:
+    days = float(past.at[-1] - past.at[0]) / expected_band.DAY_SECONDS if past.at.size else 0.0
     row = LoadForecast(
         at=now_seconds,
         window_seconds=WINDOW_SECONDS,
@@ -259,7 +251,7 @@ def _build_load(past: _PastRate, forecast: RateForecast | None, now_seconds: flo
         refused=past.refused,
     )
     if forecast is None:
-        return replace_fields(row, refused=f"collecting data: {past.at.size} of {MIN_STRETCHES} minutes")
+        return replace_fields(row, refused=f"collecting data: {past.at.size} of {expected_band.MIN_STRETCHES} minutes")
     return replace_fields(
         row,
         mean_per_second=np.round(forecast.mean, DIGITS).tolist(),
@@ -288,7 +280,7 @@ def _add_loads(rows: Sequence[LoadForecast], now_seconds: float) -> LoadForecast
     )
 
 
-def _build_expected_band(band: ForecastBand, past: _PastRate, now_seconds: float) -> ExpectedBand:
+def _build_expected_band(band: expected_band.ForecastBand, past: _PastRate, now_seconds: float) -> ExpectedBand:
     if not past.measured:
         return ExpectedBand(low=round(band.low, DIGITS), high=round(band.high, DIGITS), days=round(band.days, DIGITS))
     newest = past.at[-1]
@@ -304,8 +296,8 @@ def _build_expected_band(band: ForecastBand, past: _PastRate, now_seconds: float
 
 def _list_rate_changes(at: Floats, rates: Floats, now_seconds: float) -> list[RateChange]:
     """Return the newest changes of the last day."""
-    day = at >= now_seconds - DAY_SECONDS
-    changes = change_points(at[day], rates[day])[-MAX_CHANGES:]
+    day = at >= now_seconds - expected_band.DAY_SECONDS
+    changes = expected_band.change_points(at[day], rates[day])[-MAX_CHANGES:]
     return [
         RateChange(
             at=round(change.at_seconds, DIGITS), before=round(change.before, DIGITS), after=round(change.after, DIGITS)

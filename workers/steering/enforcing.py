@@ -20,15 +20,7 @@ from queues import keys, pausing, projection
 from queues.control.replies import expect_bytes
 from queues.models import Node, Queue
 from workers.models import Override
-from workers.steering.scope import (
-    THRESHOLDS,
-    filter_unexpired,
-    is_drain,
-    is_itself,
-    is_node_use,
-    is_pause,
-    is_threshold,
-)
+from workers.steering import scope
 
 
 def enforce(control: redis.Redis | None, override: Override, now: datetime) -> None:
@@ -36,14 +28,14 @@ def enforce(control: redis.Redis | None, override: Override, now: datetime) -> N
 
     A key is written again after the commit: a reconciliation before it restores what the database says until then.
     """
-    if is_node_use(override) and override.node_id is not None:
+    if scope.is_node_use(override) and override.node_id is not None:
         in_force = override.ended_at is None and (override.expires_at is None or override.expires_at > now)
         Node.objects.filter(pk=override.node_id).update(**{override.name: in_force})
     if control is None:
         return
-    if is_threshold(override) or is_node_use(override):
+    if scope.is_threshold(override) or scope.is_node_use(override):
         projection.project(control, get_node_thresholds(now))
-    elif is_itself(override):
+    elif scope.is_itself(override):
         _write(control, override, now)
         transaction.on_commit(partial(_write, control, override, now), robust=True)
 
@@ -54,16 +46,18 @@ def get_node_thresholds(now: datetime) -> dict[str, dict[str, float]]:
     For the projection. Two overrides that were in order together may not be once one has expired: then BUSY is put just
     below TOOBUSY, so that the agents always get an order that they accept.
     """
-    thresholds = {node.name: {name: float(getattr(node, name)) for name in THRESHOLDS} for node in Node.objects.all()}
+    thresholds = {
+        node.name: {name: float(getattr(node, name)) for name in scope.THRESHOLDS} for node in Node.objects.all()
+    }
     rows = Override.objects.filter(
-        filter_unexpired(now), ended_at__isnull=True, node__isnull=False, name__in=THRESHOLDS
+        scope.filter_unexpired(now), ended_at__isnull=True, node__isnull=False, name__in=scope.THRESHOLDS
     ).order_by("created_at")
     for override in rows.select_related("node"):
         assert override.node is not None
         thresholds[override.node.name][override.name] = float(override.value)
     ordered = {}
     for name, values in thresholds.items():
-        busy, toobusy = (values[threshold] for threshold in THRESHOLDS)
+        busy, toobusy = (values[threshold] for threshold in scope.THRESHOLDS)
         ordered[name] = {"busy": min(busy, math.nextafter(toobusy, 0.0)), "toobusy": toobusy}
     return ordered
 
@@ -72,8 +66,8 @@ def validate_threshold(
     node: Node, name: str, value: object, now: datetime, beside: Mapping[str, Any]
 ) -> tuple[float, float]:
     """Return the value of a node's threshold, and the one that it replaces. Raises `BadInput`."""
-    if name not in THRESHOLDS:
-        raise BadInput("name", f"must be {' or '.join(THRESHOLDS)} for a node, not {name!r}")
+    if name not in scope.THRESHOLDS:
+        raise BadInput("name", f"must be {' or '.join(scope.THRESHOLDS)} for a node, not {name!r}")
     share = float(checks.accept_greater_than(0, 1, "a share of capacity").validate(value, "value"))
     holding = get_node_thresholds(now)[node.name]
     key = name.removesuffix("_threshold")
@@ -88,7 +82,7 @@ def validate_threshold(
 def _write(control: redis.Redis, override: Override, now: datetime) -> None:
     end = override.expires_at if override.ended_at is None else now
     assert end is not None  # Neither runs without an end.
-    if not is_drain(override):
+    if not scope.is_drain(override):
         until = pausing.Pause(end.timestamp(), override.reason, override.owner.get_username())
         pausing.pause(control, override.queue, override.name, until, now.timestamp())
         return
@@ -113,9 +107,9 @@ def reconcile(control: redis.Redis, now: datetime) -> int:
     there = {key for key, text in zip(possible, stored, strict=True) if text}
     rows = Override.objects.filter(ended_at__isnull=True, expires_at__gt=now).select_related("owner")
     wanted = {
-        keys.DRAIN.build(row.host) if is_drain(row) else keys.PAUSE.build(row.queue, row.name): row
+        keys.DRAIN.build(row.host) if scope.is_drain(row) else keys.PAUSE.build(row.queue, row.name): row
         for row in rows
-        if is_pause(row) or is_drain(row)
+        if scope.is_pause(row) or scope.is_drain(row)
     }
     for key in wanted.keys() - there:
         _write(control, wanted[key], now)

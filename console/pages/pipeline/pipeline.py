@@ -36,19 +36,10 @@ from controllers.framework.reason import format_count
 from controllers.shedding import law as shedding
 from queues import keys
 from queues.nodes.node_state import StateThresholds
+from workers.documents import pipeline
 from workers.documents.controls import CriterionHold
 from workers.documents.loops import LoopStatus
 from workers.documents.parts import CONSUMERS
-from workers.documents.pipeline import (
-    ApplicationAtWork,
-    ApplicationStatus,
-    ComplexEvent,
-    LogLine,
-    MonitoredStatus,
-    OperatorStatus,
-    PatternStatus,
-    PipelineOrder,
-)
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import Application, parse_application_text
 from workers.pipeline.declaration.declared import NO_ORDER, Orders
@@ -63,7 +54,7 @@ class ShownCriterion:
     """A value that rules name: what it follows, if anything, and who fixed it until when."""
 
     name: str
-    follows: MonitoredStatus | None
+    follows: pipeline.MonitoredStatus | None
     hold: CriterionHold | None
 
 
@@ -75,7 +66,7 @@ class ShownPattern:
     """
 
     name: str
-    status: PatternStatus
+    status: pipeline.PatternStatus
     declared: Pattern | None
 
 
@@ -106,7 +97,7 @@ class OpenedOperator:
     """
 
     name: str
-    status: OperatorStatus
+    status: pipeline.OperatorStatus
     wanted_tasks: int
     patterns: list[ShownPattern]
     reads: list[ShownEdge]
@@ -122,19 +113,19 @@ class PipelinePage(FormPage):
     TEMPLATE, NAME = "pipeline/pipeline.html", "pipeline"
 
     application: str
-    row: ApplicationStatus | None  # its part of the snapshot
+    row: pipeline.ApplicationStatus | None  # its part of the snapshot
     applications: Sequence[str]
     flow: LoopStatus | None  # its flow loop
     balance: LoopStatus | None  # its balance loop
     shedding: LoopStatus | None  # its shedding loop, whose reference is the latency bound
-    recent: list[ComplexEvent]  # the newest complex events; past ones are not kept
+    recent: list[pipeline.ComplexEvent]  # the newest complex events; past ones are not kept
     hides_recent: bool  # their events belong to queues that the user may not act on
     operator: OpenedOperator | None
     criteria: list[ShownCriterion]
-    version: ApplicationAtWork | None
+    version: pipeline.ApplicationAtWork | None
     thresholds: StateThresholds  # threshold from which a replica or an operator is drawn as busy
-    order: PipelineOrder  # the state that a person requested
-    log: list[LogLine]  # of the process, the newest first
+    order: pipeline.PipelineOrder  # the state that a person requested
+    log: list[pipeline.LogLine]  # of the process, the newest first
     is_late: bool  # it has not reported yet, although it should have
 
 
@@ -185,7 +176,7 @@ def reads_events(actor: Actor, declared: Application | None) -> bool:
     return actor.can_access_queues(pipelines.list_application_queues(declared) if declared else None)
 
 
-def _list_criteria(row: ApplicationStatus, held_of: str | None) -> list[ShownCriterion]:
+def _list_criteria(row: pipeline.ApplicationStatus, held_of: str | None) -> list[ShownCriterion]:
     held: dict[str, CriterionHold] = {}
     if held_of is not None:
         with suppress(redis.RedisError, BadInput):
@@ -195,7 +186,7 @@ def _list_criteria(row: ApplicationStatus, held_of: str | None) -> list[ShownCri
     return [ShownCriterion(name, row.monitored.get(name), held.get(name)) for name in names]
 
 
-def _build_operator(operator: str, row: ApplicationStatus, declared: Application | None) -> OpenedOperator:
+def _build_operator(operator: str, row: pipeline.ApplicationStatus, declared: Application | None) -> OpenedOperator:
     patterns = {pattern.name: pattern for pattern in declared.patterns} if declared else {}
     emitted = {(pattern.operator, pattern.emits): pattern.out_per_second for pattern in row.patterns.values()}
     own = {emits: rate for (name, emits), rate in emitted.items() if name == operator}

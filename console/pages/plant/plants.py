@@ -27,19 +27,8 @@ from console.pages.frame.page import (
     render_page,
     text_of,
 )
+from console.pages.plant import plant_view
 from console.pages.plant.attach import FormOption, PlantForm, build_form, iterate_form_options, read_options
-from console.pages.plant.plant_view import (
-    PlantLoop,
-    ShownOperator,
-    ShownPath,
-    ShownPlant,
-    build_view,
-    choose_lanes,
-    count_settable_tasks,
-    list_loops,
-    list_operators,
-    list_paths,
-)
 from workers.plants.foreign import adapters, interventions
 from workers.plants.foreign.interventions import Intervention
 from workers.plants.foreign.kind import AdapterKind, InterventionKind
@@ -55,7 +44,7 @@ class ListedPlant:
     """A plant of the list. row: its address (None: this plant); tasks: those that can be set."""
 
     row: RegisteredPlant | None
-    shown: ShownPlant
+    shown: plant_view.ShownPlant
     tasks: int | None
     title: str
 
@@ -80,16 +69,16 @@ class PlantPage(FormPage):
 
     TEMPLATE, NAME = "plant/plant.html", "plants"
 
-    shown: ShownPlant
+    shown: plant_view.ShownPlant
     row: RegisteredPlant | None  # its registration; None: this plant
     title: str  # of its kind
     is_local: bool
-    operators: list[ShownOperator]
+    operators: list[plant_view.ShownOperator]
     tasks: int  # those that can be set
-    paths: list[ShownPath]
-    settable: list[ShownOperator]
+    paths: list[plant_view.ShownPath]
+    settable: list[plant_view.ShownOperator]
     lanes: list[str]  # of its charts: what is measured or can be set
-    loops: list[PlantLoop]
+    loops: list[plant_view.PlantLoop]
     hand_minutes: int
     interventions: Sequence[InterventionKind]  # other available actions
     in_force: Sequence[Intervention] | None  # None while the control server is unreachable
@@ -102,8 +91,8 @@ def plants_page(request: HttpRequest) -> HttpResponse:
     plant_rows = [
         ListedPlant(
             rows.get(name),
-            view := build_view(snapshot, name),
-            count_settable_tasks(view),
+            view := plant_view.build_view(snapshot, name),
+            plant_view.count_settable_tasks(view),
             adapters.get_title(rows[name].kind) if name in rows else "",
         )
         for name in (LOCAL, *rows)
@@ -127,10 +116,10 @@ def plant_page(request: HttpRequest, name: str) -> HttpResponse:
     if row is None and name != LOCAL:
         raise Http404(f"No plant {name} is registered.")
     snapshot = snapshot_of(request)
-    view = build_view(snapshot, name)
+    view = plant_view.build_view(snapshot, name)
     topology = view.topology
-    operators = list_operators(topology) if topology else []
-    paths = list_paths(topology) if topology else []
+    operators = plant_view.list_operators(topology) if topology else []
+    paths = plant_view.list_paths(topology) if topology else []
     settable = [operator for operator in operators if operator.settable]
     page = PlantPage(
         shown=view,
@@ -141,8 +130,8 @@ def plant_page(request: HttpRequest, name: str) -> HttpResponse:
         tasks=sum(settable_operator.parallelism or 0 for settable_operator in settable),
         paths=paths,
         settable=settable,
-        lanes=choose_lanes(operators, paths),
-        loops=list_loops(get_snapshot(request), name),
+        lanes=plant_view.choose_lanes(operators, paths),
+        loops=plant_view.list_loops(get_snapshot(request), name),
         hand_minutes=int(plant_control.HAND_MINUTES),
         interventions=adapters.list_kinds()[row.kind].interventions
         if row and row.kind in adapters.list_kinds()

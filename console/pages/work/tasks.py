@@ -12,19 +12,8 @@ from django.utils import timezone
 
 from common.errors import BadInput
 from console.accounts.access import actor_of
-from console.actions import second_person
+from console.actions import second_person, task_documents
 from console.actions import tasks as task_steering
-from console.actions.task_documents import (
-    DescribedChunk,
-    DescribedRun,
-    DescribedTask,
-    RunParameter,
-    describe_chunk,
-    describe_run,
-    describe_task,
-    list_last_runs,
-    list_run_parameters,
-)
 from console.connections.control_server import build_job_context
 from console.input.form_values import parse_time
 from console.models import AuditEntry
@@ -38,15 +27,7 @@ from console.pages.frame.page import (
     render_page,
     text_of,
 )
-from console.pages.work.task_form import (
-    TaskForm,
-    build_form,
-    build_form_from_task,
-    move_error_to_field,
-    read_parameters,
-    read_task,
-    restore_typed_values,
-)
+from console.pages.work import task_form
 from workers.batch import catalog, runs
 from workers.batch.job import REQUIREMENTS, Job
 from workers.models import Chunk, Run, Task
@@ -61,10 +42,10 @@ class RunPage(FormPage):
 
     TEMPLATE, NAME = "work/run.html", "tasks"
 
-    run: DescribedRun
+    run: task_documents.DescribedRun
     is_open: bool
     resumable: bool
-    chunks: list[DescribedChunk]  # those of page_obj
+    chunks: list[task_documents.DescribedChunk]  # those of page_obj
     skipped: list[dict[str, str]]  # [{"file", "why"}] of files that chunks could not read and left out
     page_obj: Page[Chunk]
     query: str = ""
@@ -76,10 +57,10 @@ def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
     ordered = sorted(shown_run.chunks.all(), key=lambda chunk: (ORDER.index(chunk.state), chunk.place))
     page_obj = Paginator(ordered, CHUNKS_PER_PAGE).get_page(request.GET.get("page"))
     page = RunPage(
-        run=describe_run(shown_run),
+        run=task_documents.describe_run(shown_run),
         is_open=shown_run.state in runs.OPEN,
         resumable=shown_run.state in runs.RESUMABLE and shown_run.chunks_total != 0,
-        chunks=[describe_chunk(chunk) for chunk in page_obj.object_list],
+        chunks=[task_documents.describe_chunk(chunk) for chunk in page_obj.object_list],
         skipped=[skip for chunk in ordered for skip in chunk.skipped],
         page_obj=page_obj,
     )
@@ -114,11 +95,11 @@ DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskWithTrend(DescribedTask):
+class TaskWithTrend(task_documents.DescribedTask):
     """trend: its last runs, the oldest first; longest_seconds: of the finished ones; last: the newest."""
 
-    trend: list[DescribedRun]
-    last: DescribedRun | None
+    trend: list[task_documents.DescribedRun]
+    last: task_documents.DescribedRun | None
     longest_seconds: float | None
 
     @property
@@ -135,14 +116,14 @@ class TasksPage(FormPage):
 
     tasks: list[TaskWithTrend]  # the worst first
     coming: TaskWithTrend | None  # the next by schedule
-    open_runs: list[DescribedRun]
-    ended: list[DescribedRun]  # those of page_obj
+    open_runs: list[task_documents.DescribedRun]
+    ended: list[task_documents.DescribedRun]  # those of page_obj
     page_obj: Page[Run]  # finished runs; `state` in the URL filters them
     state: str
     query: str
     lately: Mapping[str, int]  # runs that finished within a day, by result
     jobs: Mapping[str, Job]
-    form: TaskForm
+    form: task_form.TaskForm
     requirements: Sequence[str]
 
 
@@ -153,12 +134,12 @@ class TaskPage(FormPage):
     TEMPLATE, NAME = "work/task.html", "tasks"
 
     task: TaskWithTrend
-    runs: list[DescribedRun]  # those of page_obj
+    runs: list[task_documents.DescribedRun]  # those of page_obj
     page_obj: Page[Run]
     query: str = ""
-    parameters: list[RunParameter]  # of every run, as typed
-    run_parameters: list[RunParameter]  # of the run to be started, as typed
-    form: TaskForm
+    parameters: list[task_documents.RunParameter]  # of every run, as typed
+    run_parameters: list[task_documents.RunParameter]  # of the run to be started, as typed
+    form: task_form.TaskForm
     proposals: list[AuditEntry]  # they wait for a second person
     requirements: Sequence[str]
     now_text: str
@@ -177,14 +158,14 @@ def tasks_page(request: HttpRequest) -> HttpResponse:
     page = TasksPage(
         tasks=described,
         coming=min((task for task in described if task.next_at), key=lambda task: str(task.next_at), default=None),
-        open_runs=[describe_run(run) for run in rows.filter(state__in=runs.OPEN).order_by("pk")],
-        ended=[describe_run(run) for run in page_obj.object_list],
+        open_runs=[task_documents.describe_run(run) for run in rows.filter(state__in=runs.OPEN).order_by("pk")],
+        ended=[task_documents.describe_run(run) for run in page_obj.object_list],
         page_obj=page_obj,
         state=state if state in ENDED else "",
         query=f"state={state}" if state in ENDED else "",
         lately={state.value: lately.count(state) for state in ENDED},
         jobs=catalog.JOBS,
-        form=build_form(get_rejected_form(request).submitted),
+        form=task_form.build_form(get_rejected_form(request).submitted),
         requirements=_list_requirements(request),
     )
     return render_page(request, page, "frame")
@@ -197,10 +178,12 @@ def _list_requirements(request: HttpRequest, current: Sequence[str] = ()) -> lis
 
 
 def _build_row(task: Task, now: datetime) -> TaskWithTrend:
-    trend = [describe_run(run) for run in reversed(list_last_runs(task, TREND_RUNS))]
+    trend = [task_documents.describe_run(run) for run in reversed(task_documents.list_last_runs(task, TREND_RUNS))]
     longest = max((run.seconds for run in trend if run.seconds is not None), default=None)
     last = trend[-1] if trend else None
-    return TaskWithTrend(**vars(describe_task(task, now)), trend=trend, last=last, longest_seconds=longest)
+    return TaskWithTrend(
+        **vars(task_documents.describe_task(task, now)), trend=trend, last=last, longest_seconds=longest
+    )
 
 
 @declare_page("plant.view")
@@ -208,18 +191,18 @@ def task_page(request: HttpRequest, name: str) -> HttpResponse:
     shown_task = get_object_or_404(Task.objects.select_related("periodic"), name=name)
     mine = shown_task.runs.select_related("task", "owner").order_by("-created_at", "-pk")
     page_obj = Paginator(mine, RUNS_PER_PAGE).get_page(request.GET.get("page"))
-    rows = list_run_parameters(shown_task)
+    rows = task_documents.list_run_parameters(shown_task)
     # There are two forms: what was typed for one run is neither the task's schedule nor a parameter of every
     # run.
     submitted = get_rejected_form(request).submitted
     changes = submitted if "parallel" in submitted else None
     page = TaskPage(
         task=_build_row(shown_task, timezone.now()),
-        runs=[describe_run(run) for run in page_obj.object_list],
+        runs=[task_documents.describe_run(run) for run in page_obj.object_list],
         page_obj=page_obj,
-        parameters=restore_typed_values(rows, changes),
-        run_parameters=rows if changes else restore_typed_values(rows, submitted),
-        form=build_form(changes) if changes else build_form_from_task(shown_task),
+        parameters=task_form.restore_typed_values(rows, changes),
+        run_parameters=rows if changes else task_form.restore_typed_values(rows, submitted),
+        form=task_form.build_form(changes) if changes else task_form.build_form_from_task(shown_task),
         proposals=second_person.list_waiting(name, timezone.now()),
         requirements=_list_requirements(request, shown_task.requirements),
         now_text=f"{timezone.now().astimezone(UTC):%H:%M}",
@@ -236,10 +219,10 @@ def begin(request: HttpRequest, name: str) -> ActionResult:
     reason = request.POST.get("reason", "")
     try:
         made = task_steering.begin(
-            actor_of(request), name, read_parameters(request.POST), deadline_at, reason, build_job_context()
+            actor_of(request), name, task_form.read_parameters(request.POST), deadline_at, reason, build_job_context()
         )
     except BadInput as error:
-        raise move_error_to_field(error, request.POST) from None
+        raise task_form.move_error_to_field(error, request.POST) from None
     return open_run(made, f"Run {made.pk} of {name} is {made.state}.")
 
 
@@ -252,11 +235,11 @@ def change(request: HttpRequest, name: str) -> ActionResult:
     """
     changed_task, posted = get_object_or_404(Task, name=name), request.POST
     try:
-        wanted = read_task(posted, changed_task.job)
+        wanted = task_form.read_task(posted, changed_task.job)
         reason, digest = posted.get("reason", ""), posted.get("digest", "")
         task_steering.change(actor_of(request), name, wanted, reason, digest)
     except BadInput as error:
-        raise move_error_to_field(error, request.POST) from None
+        raise task_form.move_error_to_field(error, request.POST) from None
     url = reverse("task", args=[name])
     return ActionResult(f"{name} was changed.", url, {"go": url})
 
@@ -267,9 +250,9 @@ def define(request: HttpRequest) -> ActionResult:
     name = text_of(request, "name", "enter a name")
     job = text_of(request, "job", "choose a job, or enter python: and a dotted path")
     try:
-        wanted = read_task(request.POST, job)
+        wanted = task_form.read_task(request.POST, job)
         task_steering.define(actor_of(request), name, wanted, request.POST.get("reason", ""))
     except BadInput as error:
-        raise move_error_to_field(error, request.POST) from None
+        raise task_form.move_error_to_field(error, request.POST) from None
     url = reverse("task", args=[name])
     return ActionResult(f"Task {name} was created.", url, {"go": url})

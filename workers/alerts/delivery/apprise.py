@@ -14,14 +14,7 @@ from django.conf import settings
 
 from common import environment as variables
 from common.errors import BadInput
-from workers.alerts.delivery.message_text import (
-    Failed,
-    format_subject,
-    iterate_message_lines,
-    keep_whole_lines,
-    read_secret_variable,
-    remove_markup,
-)
+from workers.alerts.delivery import message_text
 from workers.alerts.lifecycle.models import Message, Receiver
 from workers.host import bounded_process, egress
 from workers.host.bounded_process import ProcessFailed
@@ -42,8 +35,8 @@ def send(message: Message, now_seconds: float) -> str:
     order = {
         "address": read_address(message.receiver),
         "kind": ("success" if message.content["kind"] == "resolved" else KINDS[message.content["severity"]]),
-        "title": remove_markup(format_subject(message.content)),
-        "body": keep_whole_lines(remove_markup("\n".join(_iterate_lines(message))), MAX_BODY),
+        "title": message_text.remove_markup(message_text.format_subject(message.content)),
+        "body": message_text.keep_whole_lines(message_text.remove_markup("\n".join(_iterate_lines(message))), MAX_BODY),
         "allowed": settings.WEIR_EGRESS_ALLOW,
         "key": message.key,
         "tries": message.tries,
@@ -52,15 +45,15 @@ def send(message: Message, now_seconds: float) -> str:
     try:
         answer = bounded_process.answer_of(MODULE, order, PROCESS_SECONDS)
     except ProcessFailed as error:
-        raise Failed(f"The process that sends to the chat service {error}.") from None
+        raise message_text.Failed(f"The process that sends to the chat service {error}.") from None
     if not answer["sent"]:
-        raise Failed(answer["error"], reached=answer["reached"])
+        raise message_text.Failed(answer["error"], reached=answer["reached"])
     return str(answer["error"])
 
 
 def _iterate_lines(message: Message) -> Iterator[str]:
     """Return the text, and how to answer it if the chat's answers are read."""
-    yield from iterate_message_lines(message.content)
+    yield from message_text.iterate_message_lines(message.content)
     if message.receiver.settings.get("answers_environment"):
         numbers = [str(alert["id"]) for alert in message.content["alerts"]]
         if numbers:
@@ -71,7 +64,7 @@ def setup_error(receiver: Receiver) -> str:
     """Return why nothing can be sent; "" if it can."""
     try:
         read_address(receiver)
-    except Failed as error:
+    except message_text.Failed as error:
         return str(error)
     return ""
 
@@ -80,7 +73,7 @@ def parse_chat_names(receiver: Receiver, environment: Mapping[str, str] = variab
     """Return the chats that its address names after the host; none if there is no address."""
     try:
         place = read_address(receiver, environment).partition("://")[2].partition("?")[0]
-    except Failed:
+    except message_text.Failed:
         return frozenset()
     return frozenset(unquote(part) for part in place.split("/")[1:] if part)
 
@@ -91,8 +84,8 @@ def read_address(receiver: Receiver, environment: Mapping[str, str] = variables.
     try:
         egress.check_secret_name(name, "secret_environment")
     except BadInput as error:
-        raise Failed(f"{error.field} {error.message} Change the receiver.") from None
-    address = read_secret_variable(name, environment)
+        raise message_text.Failed(f"{error.field} {error.message} Change the receiver.") from None
+    address = message_text.read_secret_variable(name, environment)
     if not address:
-        raise Failed(f"{name} is not set in the alerter's environment; set it to an Apprise address.")
+        raise message_text.Failed(f"{name} is not set in the alerter's environment; set it to an Apprise address.")
     return address

@@ -7,18 +7,8 @@ from typing import Any
 from controllers.flow.balance import LAW, BalanceObservation
 from controllers.flow.prediction import predict_balance
 from controllers.framework.sensed import Counters, Measurement
+from workers.control.parts import kind
 from workers.control.parts.applications import check_measurement, find_application, list_application_targets
-from workers.control.parts.kind import (
-    Display,
-    Lanes,
-    LoopDefaults,
-    LoopKind,
-    LoopTuning,
-    PlantInventory,
-    PromisedResponse,
-    Targets,
-    describe_shares,
-)
 from workers.documents.pipeline import ReplicaStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
@@ -104,24 +94,24 @@ def share(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     plant.steer_pipeline(loop.target["application"], {"shares": entry.action["shares"]})
 
 
-def list_targets(present: PlantInventory) -> Targets:
+def list_targets(present: kind.PlantInventory) -> kind.Targets:
     """Return one target for each running application."""
     return list_application_targets(LAW.name, present)
 
 
-KIND = LoopKind(
+KIND = kind.LoopKind(
     law=LAW,
     sensor=measure_target,
     readings=collect_readings,
     actuator=share,
     targets=list_targets,
     interval_seconds=INTERVAL_SECONDS,
-    defaults=LoopDefaults(
+    defaults=kind.LoopDefaults(
         parameters={"interval_seconds": float(INTERVAL_SECONDS), "delay": DELAY, "averaging": AVERAGING}
     ),
-    display=Display(
+    display=kind.Display(
         # The setpoint is the mean of the measured values and moves with it.
-        Lanes("Slowest minus fastest response, s", "Share moved, %", "moved", has_reference=False),
+        kind.Lanes("Slowest minus fastest response, s", "Share moved, %", "moved", has_reference=False),
         of_each="application",
         purpose=("Distributes events among the replicas so that their response times are equal."),
         formula=(
@@ -135,11 +125,13 @@ KIND = LoopKind(
         ),
         title="load balancing",
         is_news=False,
-        brief=describe_shares,
+        brief=kind.describe_shares,
         changes="shares",
     ),
-    tuning=LoopTuning(
-        promise=PromisedResponse("Correction of a persistent response-time difference, as a share", predict_balance),
+    tuning=kind.LoopTuning(
+        promise=kind.PromisedResponse(
+            "Correction of a persistent response-time difference, as a share", predict_balance
+        ),
         scenario="balance",
     ),
 )

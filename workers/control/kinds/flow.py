@@ -9,18 +9,8 @@ from controllers.flow.prediction import predict_flow
 from controllers.framework import guard
 from controllers.framework.sensed import Counters, Measurement, count_growth
 from queues.events.block import BLOCK_EVENTS
+from workers.control.parts import kind
 from workers.control.parts.applications import check_measurement, find_application, is_idle, list_application_targets
-from workers.control.parts.kind import (
-    MEBIBYTES,
-    Display,
-    Lanes,
-    LoopDefaults,
-    LoopKind,
-    LoopTuning,
-    PlantInventory,
-    PromisedResponse,
-    Targets,
-)
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import Controls
@@ -108,12 +98,12 @@ def _is_latched(entry: LedgerEntry, loop: Loop) -> dict[str, float]:
     return {"admit_until_seconds": entry.at.timestamp() + LASTING_INTERVALS * loop.interval_seconds}
 
 
-def list_targets(present: PlantInventory) -> Targets:
+def list_targets(present: kind.PlantInventory) -> kind.Targets:
     """Return one target for each running application."""
     return list_application_targets(LAW.name, present)
 
 
-KIND = LoopKind(
+KIND = kind.LoopKind(
     law=LAW,
     sensor=measure_target,
     readings=collect_readings,
@@ -124,7 +114,7 @@ KIND = LoopKind(
     interval_seconds=INTERVAL_SECONDS,
     # Half of the result queue is kept free. One block is always admitted: event time advances with arrivals,
     # and results that wait for it would otherwise never leave the queue.
-    defaults=LoopDefaults(
+    defaults=kind.LoopDefaults(
         parameters={
             "setpoint": Controls().result_bytes / 2,
             "minimum": float(BLOCK_EVENTS),
@@ -140,8 +130,8 @@ KIND = LoopKind(
             "interval_seconds": float(INTERVAL_SECONDS),
         }
     ),
-    display=Display(
-        Lanes("Free space of the result queue, MiB", "Events admitted", "admitted", scale=MEBIBYTES),
+    display=kind.Display(
+        kind.Lanes("Free space of the result queue, MiB", "Events admitted", "admitted", scale=kind.MEBIBYTES),
         of_each="application",
         purpose=("Limits admitted events so that half of the result queue stays free and it never overflows."),
         formula=("admit(k) = u(k-1) + ki·e(k) + kp·(x(k) - x(k-1)) - kd·(u(k-1) - u(k-2)), e = setpoint - measured"),
@@ -159,8 +149,8 @@ KIND = LoopKind(
         brief=lambda action: f"limit {action[ADMIT]:,.0f} events" if ADMIT in action else "",
         changes="the limit",
     ),
-    tuning=LoopTuning(
-        promise=PromisedResponse("Free space after a setpoint change, as a share of the step", predict_flow),
+    tuning=kind.LoopTuning(
+        promise=kind.PromisedResponse("Free space after a setpoint change, as a share of the step", predict_flow),
         scenario="flow",
     ),
 )

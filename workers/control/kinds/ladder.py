@@ -31,18 +31,7 @@ from controllers.parallelism.advice_value import AdvisedOperator
 from controllers.shedding.ladder import LAW, LEVELS, SHED, LadderObservation, allows, get_level_name
 from controllers.shedding.law import LAW as SHEDDING
 from queues.waiting import AT_CAPACITY_SECONDS
-from workers.control.parts import plant_ladder
-from workers.control.parts.kind import (
-    AdviceMeasure,
-    Display,
-    Lanes,
-    LoopDefaults,
-    LoopKind,
-    LoopStart,
-    LoopTuning,
-    PlantInventory,
-    Targets,
-)
+from workers.control.parts import kind, plant_ladder
 from workers.control.parts.level_loops import LOOP_LEVELS, LevelStatus, assess_level, find_helping_loops
 from workers.control.parts.offered_load import OperatorLoad, compute_latency_slack
 from workers.documents.loops import LoopStatus
@@ -253,12 +242,14 @@ def _throttle(rung: int, closed_share: float, loop: Loop, plant: Plant) -> None:
     plant.throttle_queue(loop.target["queue"], closed * loop.interval_seconds)
 
 
-def list_targets(present: PlantInventory) -> Targets:
+def list_targets(present: kind.PlantInventory) -> kind.Targets:
     """Return one target for each queue and each attached plant."""
     topology = present.topology
-    starts = {f"{LAW.name}/{queue}": LoopStart({"queue": queue}) for queue in topology.queues}
+    starts = {f"{LAW.name}/{queue}": kind.LoopStart({"queue": queue}) for queue in topology.queues}
     elsewhere = plant_ladder.build_loop_starts(LAW.name, present)
-    return Targets({**starts, **elsewhere}, f"removed in revision {topology.revision}, or the plant no longer exists")
+    return kind.Targets(
+        {**starts, **elsewhere}, f"removed in revision {topology.revision}, or the plant no longer exists"
+    )
 
 
 def _level_of(action: Document) -> float:
@@ -279,7 +270,7 @@ def _list_advised_levels(observed: Document, action: Document, terms: Document) 
     return {"ladder": AdvisedOperator(tasks=0, advised=int(terms.get("rung", 0)))}
 
 
-KIND = LoopKind(
+KIND = kind.LoopKind(
     law=LAW,
     sensor=measure_target,
     readings=collect_readings,
@@ -288,9 +279,9 @@ KIND = LoopKind(
     targets=list_targets,
     interval_seconds=INTERVAL_SECONDS,
     # A measured rate lags by some seconds: a single check with less capacity than demand is no shortage.
-    defaults=LoopDefaults(mode=Loop.Mode.ADVISE, parameters={"unmet_decisions": 3}),
-    display=Display(
-        Lanes("Unmet demand, %", "Level", "enabled", scale=100.0, has_reference=False),
+    defaults=kind.LoopDefaults(mode=Loop.Mode.ADVISE, parameters={"unmet_decisions": 3}),
+    display=kind.Display(
+        kind.Lanes("Unmet demand, %", "Level", "enabled", scale=100.0, has_reference=False),
         of_each="queue, attached plant (advice only)",
         purpose=("Enables remedies for an overload, cheapest first, and disables them in reverse order."),
         formula=(
@@ -310,5 +301,5 @@ KIND = LoopKind(
         changes="the level",
         engaged=_is_engaged,
     ),
-    tuning=LoopTuning(scenario="ladder", advice=AdviceMeasure("level", _list_advised_levels)),
+    tuning=kind.LoopTuning(scenario="ladder", advice=kind.AdviceMeasure("level", _list_advised_levels)),
 )

@@ -5,16 +5,7 @@ from typing import Any
 
 from controllers.parallelism.advice_value import AdvisedOperator
 from controllers.rebalancing.node_scaling import LAW
-from workers.control.parts.kind import (
-    AdviceMeasure,
-    Display,
-    Lanes,
-    LoopDefaults,
-    LoopKind,
-    LoopTuning,
-    PlantInventory,
-    Targets,
-)
+from workers.control.parts import kind
 from workers.control.parts.points import build_plant_target, move_points, propose
 from workers.models import Loop
 from workers.placement.plant_sensors import NODE_SCALING_SECONDS, compute_readings, list_declined, observe_node_scaling
@@ -22,7 +13,7 @@ from workers.placement.plant_sensors import NODE_SCALING_SECONDS, compute_readin
 INTERVAL_SECONDS, COOLDOWN_SECONDS = NODE_SCALING_SECONDS
 
 
-def list_targets(present: PlantInventory) -> Targets:
+def list_targets(present: kind.PlantInventory) -> kind.Targets:
     return build_plant_target(LAW.name)
 
 
@@ -43,7 +34,7 @@ def _describe_action(action: Mapping[str, Any]) -> str:
     return " and ".join(done) or "restored points"
 
 
-KIND = LoopKind(
+KIND = kind.LoopKind(
     law=LAW,
     sensor=observe_node_scaling,
     readings=compute_readings,
@@ -53,12 +44,12 @@ KIND = LoopKind(
     targets=list_targets,
     interval_seconds=INTERVAL_SECONDS,
     # The loop advises until a person trusts it: releasing a node requires a plan, and it is not urgent.
-    defaults=LoopDefaults(Loop.Mode.ADVISE, {"quiet_decisions": 10}, {"cooldown_seconds": COOLDOWN_SECONDS}),
+    defaults=kind.LoopDefaults(Loop.Mode.ADVISE, {"quiet_decisions": 10}, {"cooldown_seconds": COOLDOWN_SECONDS}),
     seeded=True,
-    tuning=LoopTuning(advice=AdviceMeasure("node", _list_advised_nodes)),
-    display=Display(
+    tuning=kind.LoopTuning(advice=kind.AdviceMeasure("node", _list_advised_nodes)),
+    display=kind.Display(
         # Its setpoint is a share of capacity and its measured value a number of nodes: they share no axis.
-        Lanes("Nodes in use", "Points moved", "moved", has_reference=False),
+        kind.Lanes("Nodes in use", "Points moved", "moved", has_reference=False),
         of_each="plant",
         purpose=(
             "Uses as many nodes as the load requires, releases idle nodes, and restores the points of lost nodes."

@@ -15,26 +15,8 @@ from controllers.framework.sensed import Counters, Measurement
 from controllers.parallelism import inputs
 from controllers.parallelism.forecast_law import LAW, ForecastObservation
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
+from workers.control.parts import kind, operators
 from workers.control.parts.applications import find_application
-from workers.control.parts.kind import (
-    Display,
-    Lanes,
-    LoopDefaults,
-    LoopKind,
-    LoopStart,
-    LoopTuning,
-    PlantInventory,
-    Targets,
-)
-from workers.control.parts.operators import (
-    CALM,
-    GONE,
-    INTERVAL_SECONDS,
-    TASK_ADVICE,
-    build_topology_inputs,
-    count_useful_tasks,
-    forecast_arrivals,
-)
 from workers.documents.snapshot import Snapshot
 from workers.history.forecasts import WINDOW_SECONDS
 from workers.models import LedgerEntry, Loop
@@ -52,7 +34,7 @@ def measure_target(
     There is no decision on an unreliable forecast: its deviation may be at most `MAX_DEVIATION` of the forecast.
     """
     nothing = ForecastObservation(missed=((0.0,),), current=1)
-    topology, measured = build_topology_inputs(target, snapshot, now_seconds, LAW.name)
+    topology, measured = operators.build_topology_inputs(target, snapshot, now_seconds, LAW.name)
     if topology is None or measured.invalid or measured.idle:
         return Measurement.of(nothing, measured, {})
     operator = topology.operators.get(f"{target['application']}/{target['operator']}")
@@ -62,7 +44,7 @@ def measure_target(
     why, missed = _compute_missed(target, snapshot, topology, operator)
     if missed is None:
         return Measurement.of(nothing, ObservationQuality(measured.age_seconds, idle=why), {})
-    current = min(operator.parallelism, count_useful_tasks(snapshot))
+    current = min(operator.parallelism, operators.count_useful_tasks(snapshot))
     seen = ForecastObservation(missed=tuple(map(tuple, missed)), current=current, first=1)
     return Measurement.of(seen, measured, {})
 
@@ -75,14 +57,14 @@ def _compute_missed(
     service = inputs.compute_service_seconds(operator)
     if rate is None or not service:
         return f"{operator.name} was not measured", None
-    expected = forecast_arrivals(target, snapshot, rate)
+    expected = operators.forecast_arrivals(target, snapshot, rate)
     if expected is None:
         return _explain_no_forecast(target, snapshot), None
     mean, deviation = (np.asarray(window_rate) for window_rate in expected)
     if is_rejected(mean, deviation, MAX_DEVIATION):
         share = deviation.sum() / max(mean.sum(), 1e-9)
         return (f"the forecast is too uncertain: its standard deviation is {format_percent(share)} of its mean", None)
-    counts = np.arange(1.0, count_useful_tasks(snapshot) + 1)
+    counts = np.arange(1.0, operators.count_useful_tasks(snapshot) + 1)
     window = snapshot.forecasts[target["application"]].window_seconds
     return "", compute_missed_events(mean, deviation, counts, TARGET_UTILISATION / service, window).tolist()
 
@@ -94,7 +76,7 @@ def _explain_no_forecast(target: Mapping[str, Any], snapshot: Snapshot) -> str:
 
 def collect_readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
     """Return the readings by which one operator's tasks are judged."""
-    topology, _ = build_topology_inputs(target, snapshot, snapshot.at or 0.0)
+    topology, _ = operators.build_topology_inputs(target, snapshot, snapshot.at or 0.0)
     name = f"{target['application']}/{target['operator']}"
     if topology is None or name not in topology.operators:
         return None
@@ -112,17 +94,17 @@ def set_operator(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     plant.set_parallelism({name: int(entry.action["tasks"])})
 
 
-def list_targets(present: PlantInventory) -> Targets:
+def list_targets(present: kind.PlantInventory) -> kind.Targets:
     """Return one target for each operator of each running application."""
     starts = {
-        f"{LAW.name}/{name}/{operator}": LoopStart({"application": name, "operator": operator})
+        f"{LAW.name}/{name}/{operator}": kind.LoopStart({"application": name, "operator": operator})
         for name in present.applications
         for operator in _list_operators(name, present)
     }
-    return Targets(starts, GONE)
+    return kind.Targets(starts, operators.GONE)
 
 
-def _list_operators(name: str, present: PlantInventory) -> Iterable[str]:
+def _list_operators(name: str, present: kind.PlantInventory) -> Iterable[str]:
     """Return the operators in the snapshot; while it shows none, those of the existing loops."""
     row = find_application({"application": name}, present.snapshot)
     if row is not None and row.operators:
@@ -136,17 +118,19 @@ def _format_tasks(action: Mapping[str, Any]) -> str:
     return format_count(action["tasks"], "task")
 
 
-KIND = LoopKind(
+KIND = kind.LoopKind(
     law=LAW,
     sensor=measure_target,
     readings=collect_readings,
     actuator=set_operator,
     targets=list_targets,
-    interval_seconds=INTERVAL_SECONDS,
+    interval_seconds=operators.INTERVAL_SECONDS,
     # An event that is missed costs as much as one task for one second.
-    defaults=LoopDefaults(Loop.Mode.ADVISE, {"cost_task": WINDOW_SECONDS, "cost_change": WINDOW_SECONDS}, CALM),
-    display=Display(
-        Lanes("Events missed", "Tasks", "set", has_reference=False),
+    defaults=kind.LoopDefaults(
+        Loop.Mode.ADVISE, {"cost_task": WINDOW_SECONDS, "cost_change": WINDOW_SECONDS}, operators.CALM
+    ),
+    display=kind.Display(
+        kind.Lanes("Events missed", "Tasks", "set", has_reference=False),
         of_each="operator of an application",
         purpose="Chooses the number of tasks of an operator that has the lowest cost over the forecast.",
         formula=(
@@ -161,5 +145,5 @@ KIND = LoopKind(
         title="forecast parallelism",
         about="lowest cost over the forecast",
     ),
-    tuning=LoopTuning(scenario="elasticity", advice=TASK_ADVICE),
+    tuning=kind.LoopTuning(scenario="elasticity", advice=operators.TASK_ADVICE),
 )

@@ -13,6 +13,7 @@ from controllers.framework.sensed import Counters, Measurement
 from controllers.parallelism import inputs
 from controllers.parallelism.joint_law import LAW, observe
 from controllers.parallelism.needs import JointObservation
+from workers.control.parts import operators
 from workers.control.parts.kind import (
     Display,
     Lanes,
@@ -24,21 +25,6 @@ from workers.control.parts.kind import (
     compute_tasks_in_force,
     describe_tasks,
 )
-from workers.control.parts.operators import (
-    BOUND_SECONDS,
-    CALM,
-    CLOCK_SECONDS,
-    GONE,
-    INTERVAL_SECONDS,
-    OTHERS_MAXIMUM,
-    TASK_ADVICE,
-    build_topology_inputs,
-    collect_readings,
-    decides_ahead,
-    forecast_arrivals,
-    keep_plant,
-    set_tasks,
-)
 from workers.documents.snapshot import Snapshot
 from workers.history.forecasts import WINDOW_SECONDS
 from workers.models import Loop
@@ -46,27 +32,31 @@ from workers.plants.foreign.kind import PlantPace
 from workers.plants.topology import MAX_TASKS
 
 OWN: Mapping[str, Any] = {
-    "bound_seconds": BOUND_SECONDS,
+    "bound_seconds": operators.BOUND_SECONDS,
     "maximum": MAX_TASKS,
-    "deadline_seconds": BOUND_SECONDS,
+    "deadline_seconds": operators.BOUND_SECONDS,
     "pause_seconds": 0.0,
     "change_seconds": 20.0,
     "window_seconds": WINDOW_SECONDS,
     "interval_seconds": WINDOW_SECONDS,
 }
-OTHERS: Mapping[str, Any] = {"bound_seconds": BOUND_SECONDS, "maximum": OTHERS_MAXIMUM}
+OTHERS: Mapping[str, Any] = {"bound_seconds": operators.BOUND_SECONDS, "maximum": operators.OTHERS_MAXIMUM}
 
 
 def measure_target(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Measurement:
     """Return the observation of all operators and the forecast of their arrivals."""
-    topology, measured = build_topology_inputs(target, snapshot, now_seconds, LAW.name)
+    topology, measured = operators.build_topology_inputs(target, snapshot, now_seconds, LAW.name)
     if topology is None:
         nothing = JointObservation(at_seconds=now_seconds, source_per_second=0.0, paths=(), operators={})
         return Measurement.of(nothing, measured, {})
     source_per_second = inputs.compute_source_per_second(topology)
-    foreseen = forecast_arrivals(target, snapshot, source_per_second) if decides_ahead(target, snapshot) else None
+    foreseen = (
+        operators.forecast_arrivals(target, snapshot, source_per_second)
+        if operators.decides_ahead(target, snapshot)
+        else None
+    )
     means, deviations = foreseen or ((), ())
     return Measurement.of(replace(observe(topology, means, deviations), at_seconds=now_seconds), measured, {})
 
@@ -75,7 +65,7 @@ def list_targets(present: PlantInventory) -> Targets:
     """Return the running applications (at most one task per core of Spark) and the registered plants."""
     here = {
         f"{LAW.name}/{name}": LoopStart(
-            {"application": name}, parameters=OWN, guard=CALM, interval_seconds=INTERVAL_SECONDS
+            {"application": name}, parameters=OWN, guard=operators.CALM, interval_seconds=operators.INTERVAL_SECONDS
         )
         for name in present.applications
     }
@@ -84,11 +74,11 @@ def list_targets(present: PlantInventory) -> Targets:
             {"plant": name},
             Loop.Mode.ADVISE,
             OTHERS if kind.pace is None else _build_quick_settings(kind.pace),
-            interval_seconds=INTERVAL_SECONDS if kind.pace is None else kind.pace.tick_seconds,
+            interval_seconds=operators.INTERVAL_SECONDS if kind.pace is None else kind.pace.tick_seconds,
         )
         for name, kind in present.plants.items()
     }
-    return Targets({**here, **elsewhere}, GONE)
+    return Targets({**here, **elsewhere}, operators.GONE)
 
 
 def _build_quick_settings(pace: PlantPace) -> dict[str, Any]:
@@ -111,11 +101,11 @@ def _build_quick_settings(pace: PlantPace) -> dict[str, Any]:
 KIND = LoopKind(
     law=LAW,
     sensor=measure_target,
-    readings=collect_readings,
-    actuator=set_tasks,
-    keeper=keep_plant,
+    readings=operators.collect_readings,
+    actuator=operators.set_tasks,
+    keeper=operators.keep_plant,
     targets=list_targets,
-    interval_seconds=CLOCK_SECONDS,
+    interval_seconds=operators.CLOCK_SECONDS,
     display=Display(
         Lanes("Latency of the slowest path, s", "Tasks", "set", bounded=True),
         of_each="application, registered plant",
@@ -139,5 +129,5 @@ KIND = LoopKind(
         brief=describe_tasks,
         changes="tasks",
     ),
-    tuning=LoopTuning(scenario="elasticity", advice=TASK_ADVICE),
+    tuning=LoopTuning(scenario="elasticity", advice=operators.TASK_ADVICE),
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 from controllers.framework.sensed import Counters, Measurement
 from controllers.parallelism.queueing_law import LAW, QueueingObservation, observe
+from workers.control.parts import operators
 from workers.control.parts.kind import (
     Display,
     Lanes,
@@ -20,19 +21,6 @@ from workers.control.parts.kind import (
     compute_tasks_in_force,
     describe_tasks,
 )
-from workers.control.parts.operators import (
-    BOUND_SECONDS,
-    CALM,
-    CLOCK_SECONDS,
-    GONE,
-    INTERVAL_SECONDS,
-    OTHERS_MAXIMUM,
-    TASK_ADVICE,
-    build_topology_inputs,
-    collect_readings,
-    keep_plant,
-    set_tasks,
-)
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 from workers.plants.foreign.kind import PlantPace
@@ -43,7 +31,7 @@ def measure_target(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Measurement:
     """Return the observation of all operators (`controllers.parallelism.queueing_law`)."""
-    topology, measured = build_topology_inputs(target, snapshot, now_seconds, LAW.name)
+    topology, measured = operators.build_topology_inputs(target, snapshot, now_seconds, LAW.name)
     nothing = QueueingObservation(paths=(), operators={})
     return Measurement.of(nothing if topology is None else observe(topology), measured, {})
 
@@ -52,7 +40,10 @@ def list_targets(present: PlantInventory) -> Targets:
     """Return the running applications (at most one task per core of Spark) and the registered plants."""
     here = {
         f"{LAW.name}/{name}": LoopStart(
-            {"application": name}, parameters={"maximum": MAX_TASKS}, guard=CALM, interval_seconds=INTERVAL_SECONDS
+            {"application": name},
+            parameters={"maximum": MAX_TASKS},
+            guard=operators.CALM,
+            interval_seconds=operators.INTERVAL_SECONDS,
         )
         for name in present.applications
     }
@@ -61,28 +52,28 @@ def list_targets(present: PlantInventory) -> Targets:
             {"plant": name},
             Loop.Mode.ADVISE,
             _build_parameters(kind.pace),
-            interval_seconds=INTERVAL_SECONDS if kind.pace is None else kind.pace.tick_seconds,
+            interval_seconds=operators.INTERVAL_SECONDS if kind.pace is None else kind.pace.tick_seconds,
         )
         for name, kind in present.plants.items()
     }
-    return Targets({**here, **elsewhere}, GONE)
+    return Targets({**here, **elsewhere}, operators.GONE)
 
 
 def _build_parameters(pace: PlantPace | None) -> dict[str, Any]:
     if pace is None:
-        return {"maximum": OTHERS_MAXIMUM}
+        return {"maximum": operators.OTHERS_MAXIMUM}
     return {"maximum": pace.maximum, "bound_seconds": pace.bound_seconds}
 
 
 KIND = LoopKind(
     law=LAW,
     sensor=measure_target,
-    readings=collect_readings,
-    actuator=set_tasks,
-    keeper=keep_plant,
+    readings=operators.collect_readings,
+    actuator=operators.set_tasks,
+    keeper=operators.keep_plant,
     targets=list_targets,
-    interval_seconds=CLOCK_SECONDS,
-    defaults=LoopDefaults(Loop.Mode.ADVISE, {"bound_seconds": BOUND_SECONDS, "only_changes": True}),
+    interval_seconds=operators.CLOCK_SECONDS,
+    defaults=LoopDefaults(Loop.Mode.ADVISE, {"bound_seconds": operators.BOUND_SECONDS, "only_changes": True}),
     display=Display(
         Lanes("Latency of the slowest path, s", "Tasks", "set", bounded=True),
         of_each="application, registered plant",
@@ -97,5 +88,5 @@ KIND = LoopKind(
         changes="tasks",
         about="minimum tasks within the latency bound at the current load",
     ),
-    tuning=LoopTuning(scenario="elasticity", advice=TASK_ADVICE),
+    tuning=LoopTuning(scenario="elasticity", advice=operators.TASK_ADVICE),
 )

@@ -14,18 +14,11 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from workers.pipeline.matching.retained import (
-    KeyedRows,
-    Matches,
-    RetainedRows,
-    append_rows,
-    build_empty,
-    build_from_rows,
-)
+from workers.pipeline.matching import retained
 from workers.pipeline.patterns.pattern import Pattern
 
 
-class ConjunctionOnceMatcher(RetainedRows):
+class ConjunctionOnceMatcher(retained.RetainedRows):
     """Matcher for conjunctions. It keeps the events that no match has used yet, with the symbols they satisfy."""
 
     def __init__(self, pattern: Pattern) -> None:
@@ -33,20 +26,20 @@ class ConjunctionOnceMatcher(RetainedRows):
         self._places = tuple(pattern.bits[symbol] for symbol in pattern.needed or ())
         self.begins = int(np.bitwise_or.reduce(self._places))  # any of its events
 
-    def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
+    def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> retained.Matches:
         """Process rows in event-time order; `masks` has the bits of the symbols that each satisfies."""
         wanted = np.flatnonzero(masks)
         if not len(wanted):
-            return build_empty()
-        events = append_rows(self.kept, rows.take(pa.array(wanted)))
+            return retained.build_empty()
+        events = retained.append_rows(self.kept, rows.take(pa.array(wanted)))
         masks = np.concatenate((self.build_masks(), masks[wanted]))
-        keyed = KeyedRows.build(events.column("match_key"), events.column("time").to_numpy())
+        keyed = retained.KeyedRows.build(events.column("match_key"), events.column("time").to_numpy())
         matches, left = self._go_over(keyed, masks[keyed.order])
         self.keep(events, masks, np.sort(keyed.order[left]))
         rows = np.array(matches, np.int64).reshape(len(matches), len(self._places))
-        return build_from_rows(events, keyed.order[rows])
+        return retained.build_from_rows(events, keyed.order[rows])
 
-    def _go_over(self, keyed: KeyedRows, masks: np.ndarray) -> tuple[list[list[int]], list[int]]:
+    def _go_over(self, keyed: retained.KeyedRows, masks: np.ndarray) -> tuple[list[list[int]], list[int]]:
         """Return the rows of each match, and the rows that keep waiting, key by key."""
         times, sets = keyed.time.tolist(), masks.tolist()
         matches: list[list[int]] = []

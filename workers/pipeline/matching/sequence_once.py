@@ -25,17 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from workers.pipeline.matching.retained import (
-    KEYED,
-    GroupStates,
-    KeyedRows,
-    Matches,
-    append_rows,
-    build_empty,
-    build_from_rows,
-    compute_least_by_group,
-    find_present_keys,
-)
+from workers.pipeline.matching import retained
 from workers.pipeline.patterns.pattern import Pattern, Step
 
 _INT64_MIN, _INT64_MAX = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -78,7 +68,7 @@ def _run_starts(lows: list[int], highs: list[int], start: int) -> np.ndarray:
 
 UNUSED, UNDECIDED = -1, -2
 _LARGEST = 2**62
-_RETAINED = KEYED.append(pa.field("step", pa.int8())).append(pa.field("first", pa.int64()))
+_RETAINED = retained.KEYED.append(pa.field("step", pa.int8())).append(pa.field("first", pa.int64()))
 
 
 @dataclass(frozen=True)
@@ -122,25 +112,25 @@ class SequenceOnceMatcher:
 
     def has_open(self, keys: pa.Array) -> np.ndarray:
         """Return, per key (text, distinct), whether an automaton of it is open."""
-        return find_present_keys(self.kept, keys)
+        return retained.find_present_keys(self.kept, keys)
 
-    def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
+    def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> retained.Matches:
         """Process rows in event-time order; `masks` has the bits of the symbols that each satisfies."""
         wanted = np.flatnonzero(masks)
         if not len(wanted):
-            return build_empty()
+            return retained.build_empty()
         if len(wanted) < len(masks):
             rows, masks = rows.take(pa.array(wanted)), masks[wanted]
         known = self.kept.column("step").to_numpy()
-        events = append_rows(self.kept, rows)
-        keyed = KeyedRows.build(events.column("match_key"), events.column("time").to_numpy())
+        events = retained.append_rows(self.kept, rows)
+        keyed = retained.KeyedRows.build(events.column("match_key"), events.column("time").to_numpy())
         step = np.concatenate((known, self._compute_steps(masks)))[keyed.order]
         masks = np.concatenate((np.zeros(len(known), np.int64), masks))[keyed.order]
         if (step == UNDECIDED).any():
             self._decide(keyed, step, masks)
         complete, open_automata = self._serve(keyed, step, masks)
         self._keep(events, keyed, open_automata)
-        return build_from_rows(events, keyed.order[np.stack(complete.rows, axis=1)])
+        return retained.build_from_rows(events, keyed.order[np.stack(complete.rows, axis=1)])
 
     def _compute_steps(self, masks: np.ndarray) -> np.ndarray:
         """Return the step that each event is for."""
@@ -153,7 +143,7 @@ class SequenceOnceMatcher:
         step[steps > 1] = UNDECIDED
         return step
 
-    def _decide(self, keyed: KeyedRows, step: np.ndarray, masks: np.ndarray) -> None:
+    def _decide(self, keyed: retained.KeyedRows, step: np.ndarray, masks: np.ndarray) -> None:
         """Decide the undecided steps. All events of the key of such a step are processed."""
         for start in np.unique(keyed.starts[step == UNDECIDED]).tolist():
             span = slice(start, int(keyed.ends[start]))
@@ -162,7 +152,9 @@ class SequenceOnceMatcher:
             rows = zip(*(column.tolist() for column in columns), strict=True)
             step[span] = [queues.decide(*row) for row in rows]
 
-    def _serve(self, keyed: KeyedRows, step: np.ndarray, masks: np.ndarray) -> tuple[_Automata, list[_Automata]]:
+    def _serve(
+        self, keyed: retained.KeyedRows, step: np.ndarray, masks: np.ndarray
+    ) -> tuple[_Automata, list[_Automata]]:
         """Return the completed automata, and the open ones by the number of steps they have taken."""
         opened = np.flatnonzero(step == 0)
         machines = _Automata((opened,), keyed.time[opened])
@@ -177,7 +169,7 @@ class SequenceOnceMatcher:
             machines = _Automata((*machines.rows, events[taken_by >= 0]), machines.first)
         return machines, left
 
-    def _keep(self, events: pa.RecordBatch, keyed: KeyedRows, open_automata: list[_Automata]) -> None:
+    def _keep(self, events: pa.RecordBatch, keyed: retained.KeyedRows, open_automata: list[_Automata]) -> None:
         rows, steps, firsts = [], [], []
         for machines in open_automata:
             alive = machines.first >= keyed.last_us[machines.entered] - self._within_us
@@ -194,25 +186,25 @@ class SequenceOnceMatcher:
             kept = kept.append_column(_RETAINED.field(name), pa.array(kept_values, _RETAINED.field(name).type))
         self.kept = kept
 
-    def advance(self, now_us: int) -> Matches:
+    def advance(self, now_us: int) -> retained.Matches:
         """Discard what no event from `now_us` on can complete."""
         if self.kept.num_rows:
             self.kept = self.kept.filter(pc.greater_equal(self.kept.column("first"), now_us - self._within_us))
-        return build_empty()
+        return retained.build_empty()
 
-    def finish(self) -> Matches:
+    def finish(self) -> retained.Matches:
         self.kept = self.kept.slice(0, 0)
-        return build_empty()
+        return retained.build_empty()
 
     def compute_timers(self) -> dict[int, int]:
         """Return, per key group, the time (µs) from which on `advance` discards something."""
-        least = compute_least_by_group(self.kept, "first")
+        least = retained.compute_least_by_group(self.kept, "first")
         return {group: time_us + self._within_us + 1 for group, time_us in least.items()}
 
-    def save(self, states: GroupStates) -> None:
+    def save(self, states: retained.GroupStates) -> None:
         states.put_rows("open", self.kept)
 
-    def load(self, states: GroupStates) -> None:
+    def load(self, states: retained.GroupStates) -> None:
         self.kept = states.collect_rows("open") or self.kept
 
 
@@ -251,7 +243,7 @@ class _Queues:
 
 
 def _assign_events(
-    keyed: KeyedRows, machines: _Automata, events: np.ndarray, forbidden: np.ndarray, within_us: int
+    keyed: retained.KeyedRows, machines: _Automata, events: np.ndarray, forbidden: np.ndarray, within_us: int
 ) -> np.ndarray:
     """Return, per event, the automaton that takes it, or -1. forbidden: rows that end all waiting automata."""
     before = np.zeros(len(keyed.time) + 1, np.int64)  # how many automata have entered before a row
@@ -269,7 +261,7 @@ def _assign_events(
     return np.where(np.maximum(previous, low) < entered, after - 1, -1)
 
 
-def _are_left(keyed: KeyedRows, machines: _Automata, served: np.ndarray, forbidden: np.ndarray) -> np.ndarray:
+def _are_left(keyed: retained.KeyedRows, machines: _Automata, served: np.ndarray, forbidden: np.ndarray) -> np.ndarray:
     """Return, per automaton, whether it still waits after all rows."""
     waits = np.ones(len(machines.first), bool)
     waits[served] = False
@@ -279,7 +271,7 @@ def _are_left(keyed: KeyedRows, machines: _Automata, served: np.ndarray, forbidd
     return waits
 
 
-def _count_expired(keyed: KeyedRows, machines: _Automata, events: np.ndarray, within_us: int) -> np.ndarray:
+def _count_expired(keyed: retained.KeyedRows, machines: _Automata, events: np.ndarray, within_us: int) -> np.ndarray:
     """Return, per event, how many automata precede the first of its key still within its window."""
     earliest = keyed.time[events] - within_us
     first = machines.first

@@ -7,18 +7,11 @@ For every event that can start a match, the rest of the match follows from where
 import numpy as np
 import pyarrow as pa
 
-from workers.pipeline.matching.retained import (
-    KeyedRows,
-    Matches,
-    RetainedRows,
-    append_rows,
-    build_empty,
-    build_from_rows,
-)
+from workers.pipeline.matching import retained
 from workers.pipeline.patterns.pattern import Pattern
 
 
-class SequenceRows(RetainedRows):
+class SequenceRows(retained.RetainedRows):
     """Matcher for rows.
 
     It keeps, per key, the events from the first one that may still start a match. A later start ends no sooner, so
@@ -34,7 +27,7 @@ class SequenceRows(RetainedRows):
     def begins(self) -> int:
         return self._plan[0].bit
 
-    def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
+    def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> retained.Matches:
         """Process rows in event-time order; `masks` has the bits of the symbols that each satisfies.
 
         Rows that satisfy no symbol matter if contiguity is strict.
@@ -43,16 +36,16 @@ class SequenceRows(RetainedRows):
             wanted = np.flatnonzero(masks)
             rows, masks = rows.take(pa.array(wanted)), masks[wanted]
         if not len(masks):
-            return build_empty()
-        events = append_rows(self.kept, rows)
-        keyed = KeyedRows.build(events.column("match_key"), events.column("time").to_numpy())
+            return retained.build_empty()
+        events = retained.append_rows(self.kept, rows)
+        keyed = retained.KeyedRows.build(events.column("match_key"), events.column("time").to_numpy())
         masks = np.concatenate((self.build_masks(), masks))
         matches = self._find_matches(keyed, masks[keyed.order])
         chosen, pending = _walk(keyed, matches)
         self._keep_from(events, keyed, masks, pending)
-        return build_from_rows(events, keyed.order[matches[chosen]])
+        return retained.build_from_rows(events, keyed.order[matches[chosen]])
 
-    def _find_matches(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
+    def _find_matches(self, keyed: retained.KeyedRows, masks: np.ndarray) -> np.ndarray:
         """Return the rows of each start's match, int64[starts, steps].
 
         The last step is the number of rows if events are still missing. A start without a possible match is left out.
@@ -64,7 +57,7 @@ class SequenceRows(RetainedRows):
         in_time: np.ndarray = rows[end_us - keyed.time[starts] <= self._within_us]
         return in_time
 
-    def _find_next_hits(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
+    def _find_next_hits(self, keyed: retained.KeyedRows, masks: np.ndarray) -> np.ndarray:
         count = len(masks)
         rows = [np.flatnonzero(masks & self._plan[0].bit)]
         for bit, forbidden in self._plan[1:]:
@@ -76,7 +69,7 @@ class SequenceRows(RetainedRows):
                 rows = [taken[fits] for taken in rows]
         return np.stack(rows, axis=1)
 
-    def _find_consecutive_hits(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
+    def _find_consecutive_hits(self, keyed: retained.KeyedRows, masks: np.ndarray) -> np.ndarray:
         """Return the matches of directly consecutive events. A NOT means nothing here: there is no event in between."""
         count = len(masks)
         starts = np.flatnonzero(masks & self._plan[0].bit)
@@ -90,7 +83,9 @@ class SequenceRows(RetainedRows):
             rows.append(np.where(inside, behind, count)[fits])
         return np.stack(rows, axis=1)
 
-    def _keep_from(self, events: pa.RecordBatch, keyed: KeyedRows, masks: np.ndarray, pending: np.ndarray) -> None:
+    def _keep_from(
+        self, events: pa.RecordBatch, keyed: retained.KeyedRows, masks: np.ndarray, pending: np.ndarray
+    ) -> None:
         edges = np.zeros(len(masks) + 1, np.int64)
         np.add.at(edges, pending, 1)
         np.add.at(edges, keyed.ends[pending], -1)
@@ -110,7 +105,7 @@ def _find_next_rows(masks: np.ndarray, bits: int) -> np.ndarray:
     return following
 
 
-def _walk(keyed: KeyedRows, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _walk(keyed: retained.KeyedRows, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return which of the matches count, and the starts that wait for more events.
 
     The next match that counts has the first start after the end of the previous one. A waiting start keeps all that

@@ -35,21 +35,7 @@ from common.stored_document import decode_readable_document, replace_fields
 from controllers.parallelism.measured_topology import COUNTS
 from controllers.patterns.expression import render
 from queues.nodes.heartbeat import Heartbeat
-from workers.documents.pipeline import (
-    ApplicationStatus,
-    CombinerStatus,
-    ControlKeys,
-    EdgeStatus,
-    Measures,
-    MonitoredStatus,
-    OperatorStatus,
-    PatternStatus,
-    ReplicaStatus,
-    RestartStatus,
-    ResultQueueStatus,
-    RuleStatus,
-    SurplusEstimate,
-)
+from workers.documents import pipeline
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.declaration.replicas import MAIN
 from workers.pipeline.dispatch.assignment import Assignment
@@ -114,7 +100,7 @@ class StatusBoard:
         results: MeasuredRoom,
         dispatches: ListedDispatches,
         application: Application,
-        before: ApplicationStatus | None,
+        before: pipeline.ApplicationStatus | None,
         notify: Callable[[], None],
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -135,9 +121,9 @@ class StatusBoard:
         self._progress = ProgressRecord(self._started)
         self._lock = threading.Lock()
         self._cursor: Cursor | None = None
-        self._monitored: Mapping[str, MonitoredStatus] = {}
+        self._monitored: Mapping[str, pipeline.MonitoredStatus] = {}
         self._state, self._error = "starting", before.error if before else None
-        self._restarts = before.restarts if before else RestartStatus()
+        self._restarts = before.restarts if before else pipeline.RestartStatus()
         self._has_run = before is not None
         self.outbox: Mapping[str, int] = {}  # queue → complex events that it has not accepted yet
         self.outbox_full = False
@@ -183,7 +169,7 @@ class StatusBoard:
             self._totals.admitted_events += events
             self._progress.record_dispatch(self._monotonic(), events, stall_reason, skipped)
 
-    def record_monitored(self, shown: Mapping[str, MonitoredStatus]) -> None:
+    def record_monitored(self, shown: Mapping[str, pipeline.MonitoredStatus]) -> None:
         """Record what the monitor measures: criterion → its quantile and number of events."""
         with self._lock:
             self._monitored = shown
@@ -211,7 +197,7 @@ class StatusBoard:
                 self._ages.add(batch.at, *late)
         self._notify()
 
-    def document(self, heartbeats: Mapping[bytes, bytes]) -> ApplicationStatus:
+    def document(self, heartbeats: Mapping[bytes, bytes]) -> pipeline.ApplicationStatus:
         application, graph = self._application, self._application.graph
         room = self._results.measure_room()
         assigned = {
@@ -241,7 +227,7 @@ class StatusBoard:
                 for operator in batch.operators.values()
                 for count in operator.patterns.values()
             )
-            return ApplicationStatus(
+            return pipeline.ApplicationStatus(
                 state=state,
                 hindrance=stall_reason,
                 error=self._error,
@@ -253,7 +239,7 @@ class StatusBoard:
                 kept_per_second=window.compute_rate(batch.retained for batch in finished),
                 alerts_per_second=window.compute_rate(batch.alerts for batch in window.batches),
                 rules=[
-                    RuleStatus(
+                    pipeline.RuleStatus(
                         name=rule.name,
                         in_per_second=window.compute_rate(batch.rules[place]["in"] for batch in finished),
                         out_per_second=window.compute_rate(batch.rules[place]["out"] for batch in finished),
@@ -284,7 +270,7 @@ class StatusBoard:
                 controls=controls,
                 admitted_events=self._totals.admitted_events,
                 in_flight_events=room.in_flight_events,
-                result_queue=ResultQueueStatus(
+                result_queue=pipeline.ResultQueueStatus(
                     capacity_bytes=capacity,
                     used_bytes=room.used_bytes,
                     free_bytes=max(0, capacity - room.used_bytes),
@@ -294,7 +280,7 @@ class StatusBoard:
                     name: self._build_replica_status(name, window, shares.get(name, 0.0), outstanding.get(name, []))
                     for name in self._replicas
                 },
-                combiner=CombinerStatus(
+                combiner=pipeline.CombinerStatus(
                     waits_for=newest.combined.waits_for if newest else None,
                     held_results=len(newest.combined.compute_remaining()) if newest else None,
                     in_per_second=_compute_combiner_rate(window),
@@ -306,7 +292,7 @@ class StatusBoard:
                     for operator in graph.operators
                 },
                 monitored=dict(self._monitored),
-                edges=[EdgeStatus(**vars(edge)) for edge in graph.edges],
+                edges=[pipeline.EdgeStatus(**vars(edge)) for edge in graph.edges],
             )
 
     def _open_window(self) -> _Window:
@@ -339,7 +325,7 @@ class StatusBoard:
 
     def _build_replica_status(
         self, name: str, window: _Window, share: float, outstanding: list[OutstandingPiece]
-    ) -> ReplicaStatus:
+    ) -> pipeline.ReplicaStatus:
         recent, newest = window.replicas[name], next(reversed(self._replicas[name]), None)
         responses = [batch.response_seconds for batch in recent]
         is_known = bool(recent) or (bool(outstanding) and outstanding[0].at < window.now - WINDOW_SECONDS)
@@ -350,7 +336,7 @@ class StatusBoard:
         for batch, elapsed in _add_spacing(self._replicas[name], ages):
             sample = WorkSample(elapsed, batch.events, batch.events, batch.retained, batch.seconds)
             samples.add(sample, batch.at >= window.now - WINDOW_SECONDS)
-        return ReplicaStatus(
+        return pipeline.ReplicaStatus(
             share=round(share, 4),
             in_per_second=window.compute_rate(batch.events for batch in recent),
             kept_per_second=window.compute_rate(batch.retained for batch in recent),
@@ -361,7 +347,7 @@ class StatusBoard:
             work=samples.compute_measures(window.seconds),
         )
 
-    def _build_operator(self, operator: Operator, window: _Window, parallelism: int) -> OperatorStatus:
+    def _build_operator(self, operator: Operator, window: _Window, parallelism: int) -> pipeline.OperatorStatus:
         name, graph = operator.name, self._application.graph
         recent = [batch for batch in window.batches if name in batch.operators]
         events = sum(batch.operators[name].events for batch in recent)
@@ -371,7 +357,7 @@ class StatusBoard:
         given = sum(sum(count.types.values()) for count in counts)
         shed = sum(sum(self._shed.get_recent_counts(pattern.name).values()) for pattern in operator.patterns)
         matching = sum(count.seconds for count in counts)
-        return OperatorStatus(
+        return pipeline.OperatorStatus(
             key=operator.key,
             level=next(n for n, level in enumerate(graph.levels) if operator in level),
             reads_source=graph.reads_source(operator),
@@ -388,7 +374,7 @@ class StatusBoard:
             work=self._measure_tasks(operator, window, parallelism),
         )
 
-    def _measure_tasks(self, operator: Operator, window: _Window, parallelism: int) -> list[Measures]:
+    def _measure_tasks(self, operator: Operator, window: _Window, parallelism: int) -> list[pipeline.Measures]:
         """Return what each task did. A task that was just removed by a lower parallelism is still shown."""
         samples = {task: _SplitSamples() for task in range(1, parallelism + 1)}
         behind_seconds = self._clock() - window.now
@@ -407,7 +393,7 @@ class StatusBoard:
                 samples.setdefault(task, _SplitSamples()).add(sample, is_recent)
         return [samples[task].compute_measures(window.seconds) for task in sorted(samples)][:parallelism]
 
-    def _build_pattern_status(self, operator: str, pattern: Pattern, window: _Window) -> PatternStatus:
+    def _build_pattern_status(self, operator: str, pattern: Pattern, window: _Window) -> pipeline.PatternStatus:
         name, given = pattern.name, PatternCount()
         for batch in window.batches:
             if operator in batch.operators and name in batch.operators[operator].patterns:
@@ -415,7 +401,7 @@ class StatusBoard:
         named = list_named_types(pattern)
         types, lately = (limit_types(given.types, named), limit_types(self._shed.get_recent_counts(name), named))
         events, shed = sum(types.values()), sum(lately.values())
-        return PatternStatus(
+        return pipeline.PatternStatus(
             operator=operator,
             emits=pattern.emits,
             expression=render(pattern.expression.root),
@@ -430,11 +416,11 @@ class StatusBoard:
             shed_events=self._shed.totals.get(name, {}),
             shed_per_second=window.compute_rates_by_type(lately),
             shed_share=_compute_share(shed, shed + events),
-            spared=ControlKeys(  # empty while nothing is shed
+            spared=pipeline.ControlKeys(  # empty while nothing is shed
                 types=window.compute_rates_by_type(limit_types(given.control_types)),
                 out_per_second=window.compute_rate(given.control_matches),
             ),
-            surplus=SurplusEstimate(
+            surplus=pipeline.SurplusEstimate(
                 matches_per_second=window.compute_rate([given.survivors.matches]),
                 matches_per_window=round(given.survivors.crowd / max(1, given.survivors.matches), 2),
                 kept_per_second={
@@ -474,7 +460,7 @@ class _SplitSamples:
     def add(self, sample: WorkSample, is_recent: bool) -> None:
         (self.recent if is_recent else self.earlier).append(sample)
 
-    def compute_measures(self, window_seconds: float) -> Measures:
+    def compute_measures(self, window_seconds: float) -> pipeline.Measures:
         """Return the measures. Counts are those of a whole window, also in the first seconds of a process."""
         measures, scale = compute_measures(self.recent, window_seconds, self.earlier), WINDOW_SECONDS / window_seconds
         return measures | {name: scale * count for name in COUNTS if (count := measures[name]) is not None}

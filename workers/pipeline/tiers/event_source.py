@@ -15,17 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from common.stored_document import get_decoder
-from workers.pipeline.events.containers import (
-    UNREACHABLE,
-    Faults,
-    Nodes,
-    Range,
-    apply_layout,
-    control_of,
-    get_nodes,
-    merge_blocks,
-    read_range,
-)
+from workers.pipeline.events import containers
 from workers.pipeline.events.faults import FaultStore
 from workers.pipeline.events.layout import Layout, MonitoredQuantile
 from workers.pipeline.patterns.shedding import Shedder
@@ -46,7 +36,7 @@ class BatchAssignment:
 
     tick: int
     attempt: str
-    tasks: tuple[tuple[Range, ...], ...]
+    tasks: tuple[tuple[containers.Range, ...], ...]
     ahead_us: int
     cut: bool
     shedder: Shedder
@@ -74,7 +64,9 @@ class BatchAssignment:
         return cls.from_text(text)
 
 
-def on_tasks(nodes: Nodes, ranges: Iterable[tuple[Range, int]], most: int) -> tuple[tuple[Range, ...], ...]:
+def on_tasks(
+    nodes: containers.Nodes, ranges: Iterable[tuple[containers.Range, int]], most: int
+) -> tuple[tuple[containers.Range, ...], ...]:
     """Distribute ranges, with their event counts, over as many tasks as they are worth, at most `most`.
 
     The largest range comes first, and each goes to the task with the fewest events so far. A range of more than half of
@@ -85,7 +77,7 @@ def on_tasks(nodes: Nodes, ranges: Iterable[tuple[Range, int]], most: int) -> tu
     wanted = min(most, 1 + total // EVENTS_PER_TASK)
     if wanted > 1:
         ranges = [piece for part in ranges for piece in _cut(nodes, *part, total // (2 * wanted))]
-    groups: list[list[Range]] = [[] for _ in range(wanted)]
+    groups: list[list[containers.Range]] = [[] for _ in range(wanted)]
     loads = [0] * wanted
     for part, events in sorted(ranges, key=lambda item: -item[1]):
         lightest = loads.index(min(loads))
@@ -94,15 +86,17 @@ def on_tasks(nodes: Nodes, ranges: Iterable[tuple[Range, int]], most: int) -> tu
     return tuple(tuple(group) for group in groups)
 
 
-def _cut(nodes: Nodes, whole: Range, events: int, piece_events: int) -> list[tuple[Range, int]]:
+def _cut(
+    nodes: containers.Nodes, whole: containers.Range, events: int, piece_events: int
+) -> list[tuple[containers.Range, int]]:
     """Cut a range into pieces of about `piece_events`, if its container can be queried now."""
     if events <= piece_events:
         return [(whole, events)]
     try:
         entries = nodes.get_segment(whole.queue, whole.url).scan(whole.after, events)
-    except UNREACHABLE:
+    except containers.UNREACHABLE:
         return [(whole, events)]
-    pieces: list[tuple[Range, int]] = []
+    pieces: list[tuple[containers.Range, int]] = []
     after, gathered = whole.after, 0
     for entry in entries:
         gathered += entry.events
@@ -149,17 +143,17 @@ class EventReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assignment = BatchAssignment.get_current()
-        nodes, patience_seconds = get_nodes(READING_SECONDS), float(self._options["patience"])
-        faults = Faults(assignment.ahead_us, time.time_ns() // 1000)
+        nodes, patience_seconds = containers.get_nodes(READING_SECONDS), float(self._options["patience"])
+        faults = containers.Faults(assignment.ahead_us, time.time_ns() // 1000)
         sketches = Sketches(self._monitored)
         ranges = assignment.tasks[partition.value]
-        blocks = (block for part in ranges for block in read_range(nodes, part, patience_seconds, faults))
-        for lot in merge_blocks(blocks):
-            rows = apply_layout(lot, self._layout, faults)
+        blocks = (block for part in ranges for block in containers.read_range(nodes, part, patience_seconds, faults))
+        for lot in containers.merge_blocks(blocks):
+            rows = containers.apply_layout(lot, self._layout, faults)
             sketches.add(rows)
             yield self._layout.add_criteria(rows, assignment.criteria)
         application, replica = self._options["application"], self._options["replica"]
-        control = control_of(self._options["control"])
+        control = containers.control_of(self._options["control"])
         if faults.rows:
             FaultStore(control, application).keep(replica, assignment.tick, assignment.attempt, faults)
         if sketches.seen:

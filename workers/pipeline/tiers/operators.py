@@ -22,28 +22,13 @@ from workers.pipeline.matching.complex_event import build_complex_events
 from workers.pipeline.matching.matcher import LabeledRows, Matcher
 from workers.pipeline.matching.retained import Matches, concatenate
 from workers.pipeline.matching.surplus import SAMPLED_ROWS, SurplusSample, Survivors
+from workers.pipeline.patterns import shedding
 from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, compute_key_groups, list_named_types
 from workers.pipeline.patterns.pattern import Pattern
-from workers.pipeline.patterns.shedding import (
-    CONTROL_GROUPS,
-    KeyRanks,
-    ShedDecisions,
-    compute_periods,
-    count_by_label,
-    is_sheddable,
-    limit_types,
-)
+from workers.pipeline.tiers import state
 from workers.pipeline.tiers.combining import CombinedOffset
 from workers.pipeline.tiers.finished_batch import OperatorCount, PatternCount, add_counts, add_types
 from workers.pipeline.tiers.result_writer import SLICE_GROUPS, WHOLE
-from workers.pipeline.tiers.state import (
-    SAMPLE,
-    OperatorMemory,
-    StateStore,
-    WrittenState,
-    format_outbox_name,
-    place_limit,
-)
 
 MAX_LATE = 100  # maximum number of late events of a unit that are kept for display
 
@@ -82,7 +67,7 @@ class Work:
         """Process a unit, unless an earlier attempt has written it."""
         started = time.perf_counter()
         operator = self.graph.get_operator(unit.operator)
-        store = StateStore(control, self.application)
+        store = state.StateStore(control, self.application)
         count = OperatorCount(operator.name, unit.task)
         # Rows go to every operator of their route, and the first of them reports the late ones.
         reports_late = operator is next(other for other in self.graph.operators if other.key == operator.key)
@@ -102,7 +87,7 @@ class Work:
         return count
 
     def _read_rows(
-        self, control: redis.Redis, store: StateStore, operator: Operator, groups: tuple[int, ...]
+        self, control: redis.Redis, store: state.StateStore, operator: Operator, groups: tuple[int, ...]
     ) -> pa.Table:
         """Return the unit's rows of every blob that may contain some, and of earlier operators' output."""
         results = ResultQueue(control, self.application)
@@ -156,20 +141,20 @@ class Work:
         due: pa.Table,
         late: pa.Table,
         count: OperatorCount,
-    ) -> WrittenState:
-        memory = OperatorMemory.build(before, place_limit(len(self.graph.operators), KEY_GROUPS))
+    ) -> state.WrittenState:
+        memory = state.OperatorMemory.build(before, state.place_limit(len(self.graph.operators), KEY_GROUPS))
         batch = due.combine_chunks().to_batches()[0] if due.num_rows else None
         made = []
         shedder = self.combined.controls.shedder
         decisions = (
-            ShedDecisions(shedder, batch, batch.column("match_key"), compute_periods(self.graph))
+            shedding.ShedDecisions(shedder, batch, batch.column("match_key"), shedding.compute_periods(self.graph))
             if batch is not None and shedder.sheds
             else None
         )
         for pattern in operator.patterns:
             matches = self._find_matches(pattern, memory, batch, decisions, count.build(pattern.name))
             if shedder.sheds and len(matches):
-                keys, counted = KeyRanks(shedder, matches.keys), count.build(pattern.name)
+                keys, counted = shedding.KeyRanks(shedder, matches.keys), count.build(pattern.name)
                 control_groups = keys.groups[keys.control & ~matches.suppressed]
                 counted.control_matches = add_counts(counted.control_matches, _group_rows(control_groups))
             if len(matches) > matches.suppressed.sum():
@@ -184,14 +169,14 @@ class Work:
         if late.num_rows:  # the last few: a clock that is behind can produce any number of them
             kept = late.select(["time", "id", "type", "source", "match_key", "value"])
             newest = kept.slice(max(0, late.num_rows - MAX_LATE)).combine_chunks().to_batches()[0]
-        return WrittenState(states, *outputs, late=newest, late_events=late.num_rows)
+        return state.WrittenState(states, *outputs, late=newest, late_events=late.num_rows)
 
     def _find_matches(
         self,
         pattern: Pattern,
-        memory: OperatorMemory,
+        memory: state.OperatorMemory,
         due: pa.RecordBatch | None,
-        decisions: ShedDecisions | None,
+        decisions: shedding.ShedDecisions | None,
         count: PatternCount,
     ) -> Matches:
         """Return the matches in the order of completion, including those that event time completes.
@@ -208,7 +193,10 @@ class Work:
                 masks = _apply_shedding(pattern, labeled, decisions, count)
             parts.append(matcher.take(labeled.rows, masks))
             of_use = np.ones(labeled.rows.num_rows, bool) if masks is None else masks != 0
-            add_types(count.types, limit_types(count_by_label(labeled.labels, of_use), list_named_types(pattern)))
+            add_types(
+                count.types,
+                shedding.limit_types(shedding.count_by_label(labeled.labels, of_use), list_named_types(pattern)),
+            )
         if self.combined.watermark_us is not None:
             parts.append(matcher.advance(self.combined.watermark_us + 1))
         matches = concatenate(parts)
@@ -218,19 +206,19 @@ class Work:
         memory.keep(pattern.signature, matcher.save(), matcher.compute_timers())
         count.partnerless += matcher.partnerless
         count.seconds += time.perf_counter() - started
-        if is_sheddable(pattern):
+        if shedding.is_sheddable(pattern):
             count.survivors = self._sample_surplus(pattern, memory, labeled, matches)
         return matches
 
     def _sample_surplus(
-        self, pattern: Pattern, memory: OperatorMemory, labeled: LabeledRows | None, matches: Matches
+        self, pattern: Pattern, memory: state.OperatorMemory, labeled: LabeledRows | None, matches: Matches
     ) -> Survivors:
         """Return the survivors among the matches of sampled keys: while the pattern is shed, of the control keys."""
-        signature, survivors = f"{pattern.signature}{SAMPLE}", Survivors()
+        signature, survivors = f"{pattern.signature}{state.SAMPLE}", Survivors()
         sample, shedder = SurplusSample(pattern, memory.get_states(signature)), self.combined.controls.shedder
         if labeled is not None:
             share = 0.0 if shedder.is_shedding(pattern.name) else SAMPLED_ROWS / labeled.rows.num_rows
-            sampled = KeyRanks(shedder, labeled.rows.column("match_key")).select_sample(share)
+            sampled = shedding.KeyRanks(shedder, labeled.rows.column("match_key")).select_sample(share)
             survivors = sample.add(labeled, sampled, matches)
         if self.combined.watermark_us is not None:
             sample.advance(self.combined.watermark_us + 1)
@@ -248,7 +236,7 @@ class Work:
             if event_type in self.graph.inner_types:
                 between[f"{first}/{place}"] = rows
             for queue in self.sinks.get(event_type, ()):
-                outbox[format_outbox_name(queue, self.batch, self.run, f"{first}/{place}", rows)] = rows
+                outbox[state.format_outbox_name(queue, self.batch, self.run, f"{first}/{place}", rows)] = rows
         return between, outbox
 
 
@@ -290,7 +278,7 @@ def _mark_rows(rows: pa.RecordBatch, groups: tuple[int, ...], fresh: bool) -> pa
 
 
 def _apply_shedding(
-    pattern: Pattern, labeled: LabeledRows, decisions: ShedDecisions, count: PatternCount
+    pattern: Pattern, labeled: LabeledRows, decisions: shedding.ShedDecisions, count: PatternCount
 ) -> np.ndarray | None:
     """Return the masks without the events that the pattern sheds, and count the shed and the control events.
 
@@ -301,7 +289,7 @@ def _apply_shedding(
         _count_control_events(labels, decisions.control, named, decisions, count)
         return None
     dropped = decisions.select_dropped(pattern, masks, labels)
-    add_types(count.shed, limit_types(count_by_label(labels, dropped), named))
+    add_types(count.shed, shedding.limit_types(shedding.count_by_label(labels, dropped), named))
     _count_control_events(labels, decisions.control & (masks != 0), named, decisions, count)
     return np.where(dropped, 0, masks)
 
@@ -310,13 +298,13 @@ def _count_control_events(
     labels: pa.DictionaryArray,
     control: np.ndarray,
     named: Collection[str],
-    decisions: ShedDecisions,
+    decisions: shedding.ShedDecisions,
     count: PatternCount,
 ) -> None:
-    add_types(count.control_types, limit_types(count_by_label(labels, control), named))
+    add_types(count.control_types, shedding.limit_types(shedding.count_by_label(labels, control), named))
     count.control_events = add_counts(count.control_events, _group_rows(decisions.groups[control]))
 
 
 def _group_rows(groups: np.ndarray) -> list[int]:
-    counts: list[int] = np.bincount(groups, minlength=CONTROL_GROUPS).tolist()
+    counts: list[int] = np.bincount(groups, minlength=shedding.CONTROL_GROUPS).tolist()
     return counts

@@ -16,19 +16,9 @@ from workers.pipeline.events.containers import control_of
 from workers.pipeline.events.layout import encode
 from workers.pipeline.matching.complex_event import drop_non_finite
 from workers.pipeline.matching.matcher import compute_masks
+from workers.pipeline.patterns import shedding
 from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, compute_key_groups
 from workers.pipeline.patterns.pattern import Pattern
-from workers.pipeline.patterns.shedding import (
-    ShedCounts,
-    ShedDecisions,
-    Shedder,
-    add_count,
-    compute_periods,
-    count_by_label,
-    label_events,
-    limit_types,
-    to_text,
-)
 
 SLICE_GROUPS = 8  # key groups of one blob, if a batch is large enough to be cut
 WHOLE = -1
@@ -53,11 +43,11 @@ class ResultWriter:
     attempt: str
     graph: Graph
     cut: bool
-    shedder: Shedder = field(default_factory=Shedder)
+    shedder: shedding.Shedder = field(default_factory=shedding.Shedder)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write all rows of a task (mapInArrow). Yields a row per blob, and a row with the number of rows kept."""
-        kept, shed = 0, ShedCounts()
+        kept, shed = 0, shedding.ShedCounts()
         parts: dict[str, list[pa.RecordBatch]] = {}
         for batch in batches:
             kept += batch.num_rows
@@ -69,9 +59,9 @@ class ResultWriter:
         if data:
             queue = ResultQueue(control_of(self.control_url), self.application)
             queue.put(self.replica, self.tick, self.attempt, data)
-        yield _write_batch(blobs, kept, to_text(shed))
+        yield _write_batch(blobs, kept, shedding.to_text(shed))
 
-    def select_wanted(self, batch: pa.RecordBatch, shed: ShedCounts) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def select_wanted(self, batch: pa.RecordBatch, shed: shedding.ShedCounts) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield each route and the rows that a pattern of the route may use.
 
         `first` marks a row in its first route. shed: receives the counts of the events that no pattern of a route gets.
@@ -87,13 +77,15 @@ class ResultWriter:
             taken |= held
 
     def _decide_held(
-        self, patterns: tuple[Pattern, ...], key: str, batch: pa.RecordBatch, shed: ShedCounts
+        self, patterns: tuple[Pattern, ...], key: str, batch: pa.RecordBatch, shed: shedding.ShedCounts
     ) -> np.ndarray:
         held = np.zeros(batch.num_rows, bool)
         valid = pc.and_(pc.is_valid(batch.column(key)), pc.is_valid(batch.column("time")))
         present: np.ndarray = valid.to_numpy(zero_copy_only=False)
         decisions = (
-            ShedDecisions(self.shedder, batch, batch.column(key).cast(pa.string()), compute_periods(self.graph))
+            shedding.ShedDecisions(
+                self.shedder, batch, batch.column(key).cast(pa.string()), shedding.compute_periods(self.graph)
+            )
             if self.shedder.sheds
             else None
         )
@@ -105,13 +97,15 @@ class ResultWriter:
             masks = compute_masks(pattern, batch)
             wanted = masks != 0
             if decisions is not None and self.shedder.is_shedding(pattern.name):
-                labels = label_events(pattern, batch, masks, self.graph.inner_types)
+                labels = shedding.label_events(pattern, batch, masks, self.graph.inner_types)
                 dropped[pattern.name] = labels, decisions.select_dropped(pattern, masks, labels)
                 wanted &= ~dropped[pattern.name][1]
             held |= wanted
         for name, (labels, rows) in dropped.items():
             # An event that stays for another pattern is dropped, and counted, at the operator.
-            add_count(shed, name, limit_types(count_by_label(labels, rows & present & ~held)))
+            shedding.add_count(
+                shed, name, shedding.limit_types(shedding.count_by_label(labels, rows & present & ~held))
+            )
         usable: np.ndarray = held & present
         return usable
 

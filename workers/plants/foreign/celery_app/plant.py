@@ -16,19 +16,10 @@ from dataclasses import replace
 
 from controllers.parallelism.measured_topology import MeasuredTopology
 from workers.documents.plants import PlantSection, PlantStatus, PoolSamples, UnservedQueue
-from workers.plants.foreign.celery_app import sections
+from workers.plants.foreign.celery_app import measures, sections
 from workers.plants.foreign.celery_app.broker import MAX_QUEUES, Broker, QueueLength
 from workers.plants.foreign.celery_app.events import EventListener, PoolEvents
 from workers.plants.foreign.celery_app.interventions import AppInterventions
-from workers.plants.foreign.celery_app.measures import (
-    AllConsumers,
-    PoolDemand,
-    PoolHistory,
-    PoolMeasures,
-    build_topology,
-    describe_left_out,
-    split_ready_messages,
-)
 from workers.plants.foreign.celery_app.remote_control import ANSWER_SECONDS, UPTIME_SECONDS, RemoteControl, WorkerPool
 from workers.plants.foreign.celery_app.workers import EventRequests, MissedWorkers, UnservedQueues
 from workers.plants.foreign.kind import MAX_POOLS, Adapter, PlantAddress
@@ -92,8 +83,8 @@ class CeleryPlant(Adapter):
         self._asks = address.get_option("events", ASK) == ASK
         self._requests = EventRequests(control, listener, asked or StoredNotes(), clock, monotonic)
         self._missed = MissedWorkers(known or StoredNotes())
-        self._history: dict[tuple[str, int | None], PoolHistory] = {}
-        self._consumers, self._unserved = AllConsumers(), UnservedQueues()
+        self._history: dict[tuple[str, int | None], measures.PoolHistory] = {}
+        self._consumers, self._unserved = measures.AllConsumers(), UnservedQueues()
         self._unserved_now: dict[str, UnservedQueue] = {}
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → (time of its answer, pool)
         self._lives: dict[str, float] = {}  # worker → start time, in seconds since 1970
@@ -102,7 +93,7 @@ class CeleryPlant(Adapter):
         self._resumed_at: dict[tuple[str, str], float] = {}  # (worker, queue) → when it was asked to resume the queue
         self._all_at = -math.inf  # when all workers were asked
         self._fresh: set[str] = set()  # workers that answered the last request
-        self._measured: list[PoolMeasures] = []
+        self._measured: list[measures.PoolMeasures] = []
         self._lengths: dict[str, QueueLength] = {}
         self._unacknowledged: int | None = None
         self._completions: dict[str, PoolSamples] = {}
@@ -119,7 +110,11 @@ class CeleryPlant(Adapter):
         self._lengths = self._broker.read_queue_lengths(self._list_queues(pools))
         self._unacknowledged = self._broker.count_unacknowledged()
         self._unserved_now = self._find_unserved_queues(pools)
-        at, ready, held = self._monotonic(), split_ready_messages(pools, self._lengths), self._list_held_tasks(pools)
+        at, ready, held = (
+            self._monotonic(),
+            measures.split_ready_messages(pools, self._lengths),
+            self._list_held_tasks(pools),
+        )
         waiting = {worker: count for worker, (count, _) in held.items()}
         demands = self._consumers.observe(at, pools, self._fresh, self._lengths, waiting)
         before = {measured.pool.worker: measured for measured in self._measured}
@@ -127,14 +122,14 @@ class CeleryPlant(Adapter):
         self._measured = [
             self._measure(pool, at, ready[pool.worker], *held[pool.worker], demands[pool.worker])
             if pool.worker in self._fresh
-            else before.get(pool.worker, PoolMeasures(pool=pool))
+            else before.get(pool.worker, measures.PoolMeasures(pool=pool))
             for pool in pools
         ]
         self._completions = self._measure_completions(pools, at)
         living = {pool.worker for pool in pools}
         self._history = {key: history for key, history in self._history.items() if key[0] in living}
         self._requests.retain(living)
-        return build_topology(self._name, self._clock(), self._measured, self._lengths, MAX_PROCESSES)
+        return measures.build_topology(self._name, self._clock(), self._measured, self._lengths, MAX_PROCESSES)
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Set the processes of pools, one after the other.
@@ -147,9 +142,9 @@ class CeleryPlant(Adapter):
         pools = self.control.request_pools(workers=list(tasks))
         if set(tasks) - set(pools):  # all workers are asked only then, which takes longer
             pools = self.control.list_pools()
-        measured = [PoolMeasures(pool=pool) for pool in pools.values()]
+        measured = [measures.PoolMeasures(pool=pool) for pool in pools.values()]
         queues = dict.fromkeys(self._list_queues(pools.values()), QueueLength(0))
-        build_topology(self._name, 0.0, measured, queues, MAX_PROCESSES).check_tasks(tasks)
+        measures.build_topology(self._name, 0.0, measured, queues, MAX_PROCESSES).check_tasks(tasks)
         done: list[tuple[WorkerPool, int]] = []  # with the size that was ordered before
         for worker, count in tasks.items():
             before = self._get_ordered_size(pools[worker])
@@ -199,7 +194,7 @@ class CeleryPlant(Adapter):
             beating = self._listener.events.list_punctual_workers(self._monotonic())
         gone = self._missed.describe(beating, LATE_SECONDS, sections.MAX_NAMED)
         said = sections.describe_missing(workers, without, self._listener.error, self._asks, self._left_queues, gone)
-        said += [*self._broker.list_missing(), *describe_left_out(self._measured, self._lengths)]
+        said += [*self._broker.list_missing(), *measures.describe_left_out(self._measured, self._lengths)]
         if (left := sum(pool.pool.fixed is None for pool in self._measured) - MAX_POOLS) > 0:
             said.append(
                 f"Pools without a concurrency loop: {left:,}. Only the first {MAX_POOLS}, by name, have a loop."
@@ -342,9 +337,9 @@ class CeleryPlant(Adapter):
         return held
 
     def _measure(
-        self, pool: WorkerPool, at: float, ready: float, waiting: int, busy: int | None, demand: PoolDemand
-    ) -> PoolMeasures:
-        history = self._history.setdefault((pool.worker, pool.pid), PoolHistory())
+        self, pool: WorkerPool, at: float, ready: float, waiting: int, busy: int | None, demand: measures.PoolDemand
+    ) -> measures.PoolMeasures:
+        history = self._history.setdefault((pool.worker, pool.pid), measures.PoolHistory())
         if not self._requests.sends(pool.worker):
             return history.measure(pool, None, at, ready + waiting, busy, demand)
         with self._listener.lock:

@@ -12,16 +12,8 @@ from typing import Any
 from kombu.exceptions import ContentDisallowed, DecodeError
 
 from common.errors import describe_connection_error
+from workers.plants.foreign.celery_app import transport
 from workers.plants.foreign.celery_app.broker import FAILURES, MAX_QUEUES
-from workers.plants.foreign.celery_app.transport import (
-    MAX_NAME,
-    NoWorkerBound,
-    SeparatorDiffers,
-    count_of,
-    parse_name,
-    parse_seconds,
-    parse_text,
-)
 from workers.plants.foreign.redaction import redact
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
@@ -149,9 +141,9 @@ class RemoteControl:
                 timeout=ANSWER_SECONDS,
                 limit=limit or None,
             )
-        except NoWorkerBound:
+        except transport.NoWorkerBound:
             answers = []
-        except SeparatorDiffers as error:
+        except transport.SeparatorDiffers as error:
             raise InvalidPlantResponse(f"{self._name}: the request failed: {error}.") from None
         except (ContentDisallowed, DecodeError) as error:
             raise InvalidPlantResponse(f"{self._name} returned an invalid response: {error}.") from None
@@ -160,7 +152,7 @@ class RemoteControl:
         items_of_answers = (
             item for raw_answer in answers or () if isinstance(raw_answer, Mapping) for item in raw_answer.items()
         )
-        known = [(parse_name(worker), answer) for worker, answer in islice(items_of_answers, MAX_WORKERS)]
+        known = [(transport.parse_name(worker), answer) for worker, answer in islice(items_of_answers, MAX_WORKERS)]
         return [(worker, answer) for worker, answer in known if worker]
 
     def list_reserved_tasks(self, workers: Sequence[str]) -> dict[str, list[str]]:
@@ -174,7 +166,7 @@ class RemoteControl:
     def _list_tasks(self, what: str, workers: Sequence[str]) -> dict[str, list[str]]:
         answers = self.ask(what, workers=workers) if workers else {}
         return {
-            worker: [parse_name(_check_mapping(task).get("name")) for task in tasks]
+            worker: [transport.parse_name(_check_mapping(task).get("name")) for task in tasks]
             for worker, tasks in answers.items()
             if isinstance(tasks, list)
         }
@@ -204,7 +196,7 @@ class RemoteControl:
                 said = f"{self._name}: {worker} did not respond within {ANSWER_SECONDS:g} s."
                 errors[worker] = PlantUnavailable(said)
             elif isinstance(answer, Mapping) and (error := answer.get("error")):
-                said = f"{self._name}: {worker} rejected the request: {redact(parse_text(error), 300)}"
+                said = f"{self._name}: {worker} rejected the request: {redact(transport.parse_text(error), 300)}"
                 errors[worker] = InvalidPlantResponse(said)
         return errors
 
@@ -212,21 +204,23 @@ class RemoteControl:
 def build_pool(worker: str, stats: Mapping[str, Any], queues: object) -> WorkerPool:
     """Return the pool from a worker's report; what it doesn't report is unknown."""
     pool, total = _check_mapping(stats.get("pool")), _check_mapping(stats.get("total"))
-    implementation = parse_name(pool.get("implementation"))
+    implementation = transport.parse_name(pool.get("implementation"))
     return WorkerPool(
         worker=worker,
-        pid=count_of(stats.get("pid")),
+        pid=transport.count_of(stats.get("pid")),
         processes=_count_processes(pool),
         implementation=implementation.partition(":")[0],
         fixed=_explain_fixed_size(stats, implementation),
         queues=tuple(
             name
             for queue in (queues if isinstance(queues, list) else ())[:MAX_QUEUES]
-            if isinstance(queue, Mapping) and (name := parse_name(queue.get("name")))
+            if isinstance(queue, Mapping) and (name := transport.parse_name(queue.get("name")))
         ),
-        total={parse_name(name): number for name, value in total.items() if (number := count_of(value))},
-        uptime_seconds=parse_seconds(stats.get("uptime")),
-        prefetch=count_of(stats.get("prefetch_count")),
+        total={
+            transport.parse_name(name): number for name, value in total.items() if (number := transport.count_of(value))
+        },
+        uptime_seconds=transport.parse_seconds(stats.get("uptime")),
+        prefetch=transport.count_of(stats.get("prefetch_count")),
     )
 
 
@@ -234,7 +228,7 @@ def _count_processes(pool: Mapping[str, Any]) -> int:
     processes = pool.get("processes")
     if isinstance(processes, list):
         return min(len(processes), BELIEVED_PROCESSES)
-    most = count_of(pool.get("max-concurrency"))
+    most = transport.count_of(pool.get("max-concurrency"))
     return 1 if most is None else min(most, BELIEVED_PROCESSES)
 
 
@@ -250,7 +244,7 @@ def _explain_fixed_size(stats: Mapping[str, Any], implementation: str) -> str | 
 
 def _limit(text: object) -> tuple[str, str]:
     """Return the limit in "name" or "name [rate_limit=10/m]"; no limit is also reported as 0."""
-    name, _, rest = parse_text(text)[: 2 * MAX_NAME].partition(" [")
+    name, _, rest = transport.parse_text(text)[: 2 * transport.MAX_NAME].partition(" [")
     limit = rest.rstrip("]").removeprefix("rate_limit=")
     return name, "" if limit.partition("/")[0].strip("0.") == "" else limit
 
