@@ -1,9 +1,8 @@
 """Checks of values from outside: what each takes, in words, and how it is parsed.
 
-A declaration (`common.parameter`, a job's or a handler's, an application's) describes a value by a check
-from this module. All checks reject the same things: a Boolean as a number, NaN and infinities, values out of range, and
-text that is too long. An error names the field with its path and says what it takes; it quotes a short form of the
-given value.
+A declaration (`common.parameter`, a job's or a handler's, an application's) describes a value by a check from this
+module. All checks reject the same things: a Boolean as a number, NaN and infinities, values out of range, and text that
+is too long. An error names the field with its path and says what it takes; it quotes a short form of the given value.
 """
 
 import difflib

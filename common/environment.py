@@ -371,8 +371,7 @@ DECLARED: tuple[Variable, ...] = tuple(declared for declared in globals().values
 # Families of variables, each read by a name that a role or a person gives.
 PASSWORD_PREFIX = "WEIR_PASSWORD_"  # followed by a role's name
 SECRET_PREFIX = "WEIR_SECRET_"  # of handlers, receivers, and plants
-# The variables that people may name: Weir's own, except those of the console, since its signing key must
-# never be sent.
+# The variables that people may name: Weir's own, except those of the console, since its signing key must never be sent.
 SECRET_NAME = re.compile(rf"(?:{SECRET_PREFIX}(?!KEY)[A-Z0-9_]{{1,60}}|WEIR_[A-Z0-9_]{{1,60}}_TOKEN)\Z")
 SECRET_HOSTS = "_HOSTS"  # follows the name of a secret: the hosts that it may be used at
 PIPELINE_PREFIX = "WEIR_PIPELINE_"

@@ -79,8 +79,7 @@ class Mark(models.Model):
 class SharedLink(models.Model):
     """A link to the plant as it was at an instant, for people without a login.
 
-    The link is this row's number, signed (`console.actions.shared_links`): it can't be derived from stored
-    data.
+    The link is this row's number, signed (`console.actions.shared_links`): it can't be derived from stored data.
     """
 
     at = models.DateTimeField()

@@ -96,8 +96,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    # After the static files, which are stored compressed. It pads compressed answers, so a length reveals no
-    # secret.
+    # After the static files, which are stored compressed. It pads compressed answers, so a length reveals no secret.
     "console.web.compression.OneMember",
     "console.web.head.HeadOfTheApi",
     "console.web.response_headers.ResponseHeaders",

@@ -249,8 +249,7 @@ def _write_points(
     if len(checked) < least:
         message = f"must have at least {least} containers (minimum_containers), not {len(checked)}."
         raise BadInput("points", message)
-    # Events in a container that loses its points are still consumed there: it drains, and is removed when
-    # empty.
+    # Events in a container that loses its points are still consumed there: it drains, and is removed when empty.
     left = queue.containers.filter(points__gt=0).exclude(node__name__in=checked)
     left.update(points=0, draining_since=now or timezone.now())
     for name, value in checked.items():

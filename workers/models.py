@@ -37,12 +37,10 @@ class Loop(models.Model):
     guard = models.JSONField(default=dict)
     state = models.JSONField(null=True, default=None)
     interval_seconds = models.FloatField(default=5.0)
-    # Fencing: the lease number of the tick that wrote the state; a tick that was paused and resumed writes
-    # nothing.
+    # Fencing: the lease number of the tick that wrote the state; a tick that was paused and resumed writes nothing.
     fence = models.PositiveBigIntegerField(default=0)
     ticked_at = models.DateTimeField(null=True, default=None)
-    # `at` of its last entry: earlier than its last tick while it is at rest, and after ticks without an
-    # entry.
+    # `at` of its last entry: earlier than its last tick while it is at rest, and after ticks without an entry.
     decided_at = models.DateTimeField(null=True, default=None)
     at_rest = models.BooleanField(default=False)
 
@@ -78,8 +76,7 @@ class LedgerEntry(models.Model):
 
     loop = models.ForeignKey(Loop, on_delete=models.CASCADE, related_name="entries")
     at = models.DateTimeField(default=timezone.now, db_index=True)
-    # The number of the lease it was written under: it only increases over a loop's entries, so no two
-    # managers wrote.
+    # The number of the lease it was written under: it only increases over a loop's entries, so no two managers wrote.
     fence = models.PositiveBigIntegerField(default=0)
     mode = models.CharField(max_length=10)
     parameters = PackedJSONField()

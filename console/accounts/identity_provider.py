@@ -327,9 +327,8 @@ def find_group_role(claims: Mapping[str, Any]) -> str | None:
     is_elsewhere = (isinstance(elsewhere, dict) and claim in elsewhere) or claims.get("hasgroups") is True
     if is_elsewhere and not claims.get(claim):
         raise ProviderError(
-            f"The OpenID Connect provider omitted the claim {claim} because the user has too many groups. "
-            "Configure it to send only the groups assigned to Weir, or app roles (WEIR_OIDC_GROUPS=roles)"
-            "."
+            f"The OpenID Connect provider omitted the claim {claim} because the user has too many groups. Configure it "
+            "to send only the groups assigned to Weir, or app roles (WEIR_OIDC_GROUPS=roles)."
         )
     groups = claims.get(claim) or []
     groups = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []

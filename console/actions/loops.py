@@ -104,8 +104,7 @@ def override_thresholds(
     changed = {key: value for key, value in thresholds.items() if value != held[key]}
     if not changed:
         raise BadInput("busy", "is already in force; change busy or toobusy.")
-    # Upwards the upper one is changed first and downwards the lower one, so that they are in order in
-    # between.
+    # Upwards the upper one is changed first and downwards the lower one, so that they are in order in between.
     order = sorted(changed, key=lambda key: (key == "toobusy") == (changed[key] < held[key]))
     put = functools.partial(_put, actor, "node.thresholds", reason=reason, now=now)
     # In the same order as ending one locks them: the overrides, the projection, and the audit log last.

@@ -81,9 +81,8 @@ def encode_canonical_entry(content: Mapping[str, Any], sequence: int, previous: 
 
     They are the same before and after a database has stored the entry.
 
-    A database keeps a document's meaning, not its spelling: PostgreSQL sorts its keys, and returns 1e2 as
-    100. Documents are therefore written with sorted keys, whole numbers without a fraction, and times in UTC
-    to the µs.
+    A database keeps a document's meaning, not its spelling: PostgreSQL sorts its keys, and returns 1e2 as 100.
+    Documents are therefore written with sorted keys, whole numbers without a fraction, and times in UTC to the µs.
     """
     address = content["address"]
     plain = {

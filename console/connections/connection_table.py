@@ -22,8 +22,7 @@ from console.connections.client_addresses import Network, is_within, normalize_a
 MAX_HEAD_SECONDS = 10.0
 MAX_CLOSING_SECONDS = 30.0
 SWEEP_SECONDS = 1.0
-# Files that a process needs besides its connections: databases, servers, logs, and connections being
-# accepted.
+# Files that a process needs besides its connections: databases, servers, logs, and connections being accepted.
 RESERVED_FILES = 256
 MIN_CONNECTIONS = 64
 

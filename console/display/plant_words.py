@@ -137,9 +137,8 @@ def describe_advice(effect: AdviceEffect) -> list[str]:
     values = f"{effect.least}" if effect.least == effect.most else f"{effect.least} to {effect.most}"
     sentences = [
         f"The loop would use {values} {effect.unit}s.",
-        f"{measured}, its advice would have {'saved' if saved >= 0 else 'used'} {abs(saved):.1f}"
-        f" {'' if saved >= 0 else 'more '}{effect.unit}-hours{cost}, with"
-        f" {format_count(effect.changes, 'change')}.",
+        f"{measured}, its advice would have {'saved' if saved >= 0 else 'used'} {abs(saved):.1f} "
+        f"{'' if saved >= 0 else 'more '}{effect.unit}-hours{cost}, with {format_count(effect.changes, 'change')}.",
     ]
     was, advised = effect.waiting_event_seconds, effect.advised_waiting_event_seconds
     if was is None or advised is None or not effect.events:

@@ -87,8 +87,7 @@ def is_ours(headers: dict[str, str]) -> bool:
         return False
     origin = headers.get("origin")
     if origin is None:
-        # Not a browser, so no cookie was attached without the user's intention; a token identifies the
-        # caller.
+        # Not a browser, so no cookie was attached without the user's intention; a token identifies the caller.
         return parse_bearer_secret(headers.get("authorization")) is not None
     try:
         parts = urlsplit(origin)

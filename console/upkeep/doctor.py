@@ -257,8 +257,7 @@ def fail_over() -> Iterator[Symptom]:
             text = f"The sentinel at {host}:{port} is not responding: {error}"
             yield Symptom("warning", text, "Start it: a failover needs a majority of them.", f"{host}:{port}")
     if most > len(sentinels.hosts):
-        # A majority of those that are named may be a minority of those that exist, which elected another
-        # primary.
+        # A majority of those that are named may be a minority of those that exist, which elected another primary.
         text = f"REDIS_URL lists {len(sentinels.hosts)} of {most} sentinels."
         yield Symptom(
             "error", text, ("List all sentinels in the REDIS_URL of every process."), variables.REDIS_URL.name

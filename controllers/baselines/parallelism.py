@@ -175,8 +175,7 @@ def _allocate_path_tasks(
         below = [operator for operator in operators if tasks[operator.name] < operator.maximum]
         if len(below) == 1:
             left = budget_seconds - (wait - below[0].wait_seconds(tasks[below[0].name]))
-            # From the rest of the bound; the product with e is that of the thesis, with too many or too few
-            # tasks.
+            # From the rest of the bound; the product with e is that of the thesis, with too many or too few tasks.
             wanted = math.ceil(below[0].compute_fewest_tasks(left) * correction)
             return tasks | {below[0].name: min(max(wanted, below[0].minimum), below[0].maximum)}
         first, second = sorted(below, key=lambda operator: -_compute_gain(operator, tasks[operator.name]))[:2]

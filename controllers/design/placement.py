@@ -1,7 +1,6 @@
 """Gains of the flow law by pole placement, and the behavior that gains promise (Xu, section 3.1).
 
-The plant, sample by sample, with y the free space, u the admitted amount, and d the samples until u takes
-effect:
+The plant, sample by sample, with y the free space, u the admitted amount, and d the samples until u takes effect:
 
     y(k+1) = a·y(k) + b·u(k-d)
 

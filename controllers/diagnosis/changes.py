@@ -50,8 +50,7 @@ MIN_CHANCE = 0.01
 WHOLE_STEPS, FAR_STEPS = 2, 6
 IMAGINED, IMAGINED_SHARE = 4.0, 0.25
 OVER_SHARE = 0.25
-# Clocks of hosts differ, and a fault is noticed at the next check, so a cause may seem to come this much
-# later.
+# Clocks of hosts differ, and a fault is noticed at the next check, so a cause may seem to come this much later.
 SLACK_SECONDS = 15.0
 
 

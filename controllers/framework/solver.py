@@ -15,8 +15,7 @@ from typing import Any
 import scipy
 
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
-# The descriptor belongs to the process: two threads that each restore what they found could leave it
-# redirected.
+# The descriptor belongs to the process: two threads that each restore what they found could leave it redirected.
 _TURNED = threading.Lock()
 _C = ctypes.CDLL(None)
 

@@ -23,8 +23,7 @@ STEPS = (0.0, 0.003, 0.006, 0.01, 0.015, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35
 # Up to this step the greedy rebalancer is as good as the best possible in every known case.
 LEVEL = 4
 WORST_GAP = 0.002
-# Moves are few: an answer within this gap of the bound has the fewest moves, but perhaps not the fewest new
-# holders.
+# Moves are few: an answer within this gap of the bound has the fewest moves, but perhaps not the fewest new holders.
 GAPS: dict[greedy.Cost, float] = {"points": 0.01, "moves": 0.05}
 
 

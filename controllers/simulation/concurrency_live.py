@@ -13,9 +13,8 @@ threads; 4.4: the web takes 2 ms on 8 CPUs).
 
 `competitor` is the rate of an open stream at the web's station, as a share of its capacity, from `COMPETES` to
 `RELIEVED` seconds. With `servers` engines on one web station, each runs its law, and they explore `together` or
-independently. With `drift` 1 the engines are replaced by a box, X(n) = 100 n / (1 + 0.02 (n-1)
-+ κ n (n-1)), κ from 0.0005 to 0.002 half way, measured through windows of 100 completions (10 % noise);
-Weir's law then aims at the peak.
+independently. With `drift` 1 the engines are replaced by a box, X(n) = 100 n / (1 + 0.02 (n-1) + κ n (n-1)), κ from
+0.0005 to 0.002 half way, measured through windows of 100 completions (10 % noise); Weir's law then aims at the peak.
 
 threads_first, seconds_to_first   the first steady state
 threads_later, threads_last       mean of the later ones, and the last one

@@ -62,8 +62,7 @@ BUCKETS, INSTANTS, MAX_WINDOWS, MIN_POINTS = 32, 6, 24, 8
 TARGET_UTILISATION, TASK_COST, CHANGE_COST, MAX_DEVIATION = 0.85, 0.1, 1.0, 0.3
 PEAK_PER_SECOND, MINIMUM, MAXIMUM = 6_000.0, 1, 20
 DAY_SECONDS, START_SECONDS, MEASURED = 86_400.0, 60, 0.6
-# The minimum over the maximum of a day, the decrease at a weekend, and the height and duration of bursts (in
-# days).
+# The minimum over the maximum of a day, the decrease at a weekend, and the height and duration of bursts (in days).
 NIGHT, WEEKEND, BURST, BURST_DAYS, BURSTS = 0.4, 0.08, 0.12, 0.1, 4
 # Standard deviation of the minutes' noise, and its duration (in days).
 NOISE, NOISE_DAYS = 0.02, 0.05

@@ -16,8 +16,7 @@ from controllers.simulation.scenario import Floats, create_random_generator, res
 
 Flags = npt.NDArray[np.bool_]
 Whole = npt.NDArray[np.int64]
-# Events/s of types 0 to 3 at O2, and processing times of the patterns per event, at which O2's work is 1.6
-# s/s.
+# Events/s of types 0 to 3 at O2, and processing times of the patterns per event, at which O2's work is 1.6 s/s.
 RATES = np.asarray([40.0, 30.0, 20.0, 25.0])
 SECONDS = {"P21": 0.010, "P22": 0.012}
 TAKES = {"P21": (0, 1), "P22": (1, 2, 3)}

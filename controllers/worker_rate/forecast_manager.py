@@ -1,7 +1,6 @@
 """The forecasting manager: it starts full workers, by the number of events at the time they run.
 
-C is the number of events that a worker takes (events_per_worker), q the queue length, all in events, once per
-interval:
+C is the number of events that a worker takes (events_per_worker), q the queue length, all in events, once per interval:
 
     arrived  = Δq + removed                     into level and trend (`controllers.worker_rate.arrival_rate`)
     pledged  = events of workers under way: C each, less what has been removed since
@@ -81,8 +80,7 @@ from controllers.worker_rate.shared import (
 )
 from queues.nodes.node_state import TOOBUSY
 
-# Constants of the formulas above, tuned on 23 real traces and 12 random ones, at limits from a quarter of a
-# worker up.
+# Constants of the formulas above, tuned on 23 real traces and 12 random ones, at limits from a quarter of a worker up.
 WRONG, RESTING_LIMITS = 3.0, 1.2
 FULLER, SLOW_FILL = 0.5, 0.15
 

@@ -375,10 +375,9 @@ def from_columns(columns: pa.RecordBatch | pa.Table, now_us: int, attributes_are
     """Convert columnar events to one batch of `SCHEMA`.
 
     Casts the columns, and fills missing ones (time with `now_us`). Takes any subset of the columns in any order; `time`
-    as timestamps, ISO 8601 text or seconds since 1970. The rules are those of `parse_event`.
-    `attributes_are_read`: they were written from JSON just now, so only their length is checked. Raises
-    `MalformedEvent` that names the column if it is unknown, duplicate, of an unsuitable type, or has a row that
-    `parse_event` would reject.
+    as timestamps, ISO 8601 text or seconds since 1970. The rules are those of `parse_event`. `attributes_are_read`:
+    they were written from JSON just now, so only their length is checked. Raises `MalformedEvent` that names the column
+    if it is unknown, duplicate, of an unsuitable type, or has a row that `parse_event` would reject.
     """
     batch = _one_batch(columns)
     names = batch.schema.names

@@ -349,9 +349,8 @@ class CsvLines:
         if not parts:
             raise BadInput(
                 "header",
-                f"has no column for an event field: {', '.join(written)[:200]}. Map columns with "
-                f"--type COL, --key COL, --time COL, --value COL, or --source COL, or rename them to "
-                f"{', '.join(FIELDS)}.",
+                f"has no column for an event field: {', '.join(written)[:200]}. Map columns with --type COL, --key "
+                f"COL, --time COL, --value COL, or --source COL, or rename them to {', '.join(FIELDS)}.",
             )
         self._header = header
         rest = [name for name in written if name not in parts.values()]

@@ -42,8 +42,7 @@ class Membership:
         for node, seq in sequences.items():
             before = heard.get(node)
             if before is None or before.seq != seq:
-                # A node whose first beat arrives while we watch is certain; one found at the first check is
-                # not.
+                # A node whose first beat arrives while we watch is certain; one found at the first check is not.
                 heard[node] = HeartbeatRecord(seq, now_seconds, before is not None or bool(self.heard))
         return Membership(heard)
 

@@ -91,8 +91,7 @@ def _build_config_lines(config: ServerConfig) -> list[str]:
         "daemonize no",
         'logfile ""',
         "loglevel warning",
-        # Big blocks are stream nodes of their own and are not copied; small ones of a low-traffic queue share
-        # one.
+        # Big blocks are stream nodes of their own and are not copied; small ones of a low-traffic queue share one.
         "stream-node-max-bytes 65536",
     ]
     if config.aclfile:

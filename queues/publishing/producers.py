@@ -14,11 +14,9 @@ from queues.events.block import Composition, compute_composition
 from queues.lua.script import load_script
 
 EVERY_SECONDS = 1.0
-# A report that is repeated after this long, or after reports of this many others of its name, may count
-# twice.
+# A report that is repeated after this long, or after reports of this many others of its name, may count twice.
 KNOWN_SECONDS, KNOWN_PROCESSES = 600, 50
-# A producer that has been silent for a day is considered gone, and its row is removed
-# (`workers.snapshot.observer`).
+# A producer that has been silent for a day is considered gone, and its row is removed (`workers.snapshot.observer`).
 LEFT_SECONDS = 86_400.0
 
 

@@ -114,8 +114,7 @@ CHUNK = 256
 # and returns within this time sends nothing twice.
 REMEMBERED_SECONDS = 7 * 86_400.0
 CLAIM_BLOCKS = 4096
-# The node copies what is claimed, and the worker decodes it: the same number of large events would take
-# gigabytes.
+# The node copies what is claimed, and the worker decodes it: the same number of large events would take gigabytes.
 CLAIM_BYTES = 32 * 2**20
 READ_BYTES, FIRST_READ_BLOCKS = 8 * 2**20, 8
 know_of_refused_writes()

@@ -67,8 +67,7 @@ class Alerter:
         This alerter checks if it holds the lease under a number that the database gave to nobody else. A control server
         that was restored, or replaced by another one, may count from an older number.
         """
-        # Evidence is gathered without the lease, too: a process that takes over must have watched to know
-        # ages.
+        # Evidence is gathered without the lease, too: a process that takes over must have watched to know ages.
         evidence = self._gatherer.gather(now, monotonic_seconds)
         if not self._lease.renew():
             fence = self._lease.acquire(evaluator.get_greatest_fence())

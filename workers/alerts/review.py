@@ -104,8 +104,7 @@ class AlertOutcome:
 class Response:
     """The actions in response to an alert, each list the newest first and its first MAX_ACTIONS.
 
-    `since`: from its onset on; `before`: up to BEFORE earlier, on a forecast; `advice`: what loops would have
-    done.
+    `since`: from its onset on; `before`: up to BEFORE earlier, on a forecast; `advice`: what loops would have done.
     """
 
     since: list[LedgerEntry]

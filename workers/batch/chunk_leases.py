@@ -129,8 +129,7 @@ class ChunkLease:
                     error="",
                 )
                 Run.objects.filter(pk=self.chunk.run_id).update(chunks_done=models.F("chunks_done") + 1)
-                # This is last: if the commit fails after it, the chunk is done again and replaces the same
-                # files.
+                # This is last: if the commit fails after it, the chunk is done again and replaces the same files.
                 files.show(data, output.outputs)
         except ChunkLeaseLost:
             files.discard(data, output.outputs.values())

@@ -55,8 +55,7 @@ def compute_worker_count(
 
 logger = logging.getLogger(__name__)
 LEASE_SECONDS = 10.0
-# How long a requested worker counts before it starts; then it is requested again, and the earlier message has
-# expired.
+# How long a requested worker counts before it starts; then it is requested again, and the earlier message has expired.
 SUBMISSION_SECONDS = 60.0
 PRESENT_SECONDS = 15.0
 LIVE_SECONDS = 86_400

@@ -51,8 +51,7 @@ def use_time_limit(seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
-        # This is first: an alarm now would otherwise leave the timer set and interrupt later work of this
-        # process.
+        # This is first: an alarm now would otherwise leave the timer set and interrupt later work of this process.
         is_over = True
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)

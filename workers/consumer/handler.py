@@ -90,10 +90,9 @@ class Delivery:
 class Failure:
     """A block (by its index in the list given to the handler) that was not handled, and why.
 
-    `poison`: the events themselves are at fault, so retries are useless. `transient`: a dependency of the
-    handler is unavailable, so the events are not to blame and are not separated on the last try.
-    `delay_seconds`: the minimum delay before a retry. `untried`: the handler was not called with it, so this
-    counts as no try.
+    `poison`: the events themselves are at fault, so retries are useless. `transient`: a dependency of the handler is
+    unavailable, so the events are not to blame and are not separated on the last try. `delay_seconds`: the minimum
+    delay before a retry. `untried`: the handler was not called with it, so this counts as no try.
     """
 
     block: int

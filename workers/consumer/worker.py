@@ -157,8 +157,7 @@ class Consumer:
         for block, _ in first:
             self._give_back(block)
         for pair in again:
-            # One after the other: a failing block is separated while there is time and not after all were
-            # tried.
+            # One after the other: a failing block is separated while there is time and not after all were tried.
             self._settle([pair], self._attempt.handle_separately([pair[1]]))
         self._report_completed()
         self._keep_alive.hold([])

@@ -57,9 +57,8 @@ from workers.steering import overrides, plant_settings, scope
 logger = logging.getLogger(__name__)
 # Longer than a tick takes. A tick that is killed blocks its loops for at most this long.
 LEASE_SECONDS = 4.0
-# An open action that is older than this many intervals is not repeated, because the plant has changed since
-# the decision. A tick that died keeps its lease for 4 s; the next holder may still apply what that tick
-# recorded.
+# An open action that is older than this many intervals is not repeated, because the plant has changed since the
+# decision. A tick that died keeps its lease for 4 s; the next holder may still apply what that tick recorded.
 REPEAT_INTERVALS, REPEAT_SECONDS = 3.0, 6.0
 # How long an answer of the ledger is trusted, and how long a completed action may stay unconfirmed. A process
 # that is frozen for longer asks again before it acts.

@@ -42,8 +42,7 @@ Rates = tuple[float, float] | None  # (bad, counted) per second; None while unkn
 MAX_OBJECTIVES = 50
 MIN_TARGET, MAX_TARGET = 0.5, 0.99999
 MIN_DAYS, MAX_DAYS = 3, 90
-# What is counted: a change of one of these restarts the count, since minutes of another promise don't apply
-# to it.
+# What is counted: a change of one of these restarts the count, since minutes of another promise don't apply to it.
 COUNTED = ("kind", "subject", "condition", "lost", "of")
 FIELDS = (*COUNTED, "target", "window_days", "pays_for")
 

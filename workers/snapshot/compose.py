@@ -314,8 +314,7 @@ def _compute_totals(
         out_per_second=total(row.out_per_second for row in rows),
         latency_p95_seconds=latencies.quantile(TAIL),
         backlog_events=total(row.waiting_events for row in rows),
-        # The queue with the longest wait: a sum over queues would hide one that stands still behind a fast
-        # one.
+        # The queue with the longest wait: a sum over queues would hide one that stands still behind a fast one.
         backlog_seconds=find_longest_time(row.wait_seconds for row in rows),
         shed_share=_shed_share(inputs),
         nodes_in_use=len(in_use),

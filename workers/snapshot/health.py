@@ -25,8 +25,7 @@ from workers.snapshot.headline import Headline
 from workers.snapshot.judgement import SIGNS, WORDS
 
 LOOPS_ALONE = 2  # more loops with the same fault are one finding
-# Conditions that the states of the subjects already show, and more currently: their alerts fire later and end
-# later.
+# Conditions that the states of the subjects already show, and more currently: their alerts fire later and end later.
 JUDGED = frozenset(
     {
         "node_lost",
@@ -82,8 +81,7 @@ def evaluate_health(
     # A node that was emptied and removed is offline, but the plant is not.
     emptied = worst.severity == "notice" and worst.sign == OFFLINE
     sign = NORMAL if emptied else worst.sign or NORMAL
-    # This is the subject's own word where it states the problem, such as a node's load or silence; else the
-    # severity.
+    # This is the subject's own word where it states the problem, such as a node's load or silence; else the severity.
     state = snapshot.states.get(worst.subject)
     own = state is not None and state.finding == worst.sentence and state.severity == worst.severity
     word = state.word if state is not None and own else WORDS[worst.severity]

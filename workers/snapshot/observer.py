@@ -260,8 +260,7 @@ class Observer:
     def _check_ownership(self) -> bool:
         if self._lease.renew():
             return True
-        # Lost or never held. The next holder continues from the last published snapshot, whoever published
-        # it.
+        # Lost or never held. The next holder continues from the last published snapshot, whoever published it.
         if self._lease.acquire() is None:
             return False
         stored = self._control.get(keys.SNAPSHOT)

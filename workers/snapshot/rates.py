@@ -7,8 +7,7 @@ from statistics import median
 from workers.documents.queues import Trend
 
 WINDOW_SECONDS = 3.0
-# Workers start every few seconds and take thousands of events at once, so output is averaged over a longer
-# time.
+# Workers start every few seconds and take thousands of events at once, so output is averaged over a longer time.
 LEAVING_WINDOW_SECONDS = 15.0
 TREND_SECONDS = 30.0
 MIN_SECONDS = 15.0  # of samples before there is a result

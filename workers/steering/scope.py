@@ -45,9 +45,8 @@ SHED = LEVELS.index("shed") + 1
 class Scope:
     """A scope: `loop` alone, or one or more of law, queue, and node: the loops that match all of them.
 
-    A `node` alone may also be the node itself: then the override's name is one of its thresholds, drained, or
-    cordoned. A `queue` alone may be the queue itself: the name is the part of it that is paused. A `host` is a worker
-    host.
+    A `node` alone may also be the node itself: then the override's name is one of its thresholds, drained, or cordoned.
+    A `queue` alone may be the queue itself: the name is the part of it that is paused. A `host` is a worker host.
     """
 
     loop: Loop | None = None

@@ -38,8 +38,7 @@ FIELDS = (
     "minimum_containers",
     "requirements",
 )
-# Rejections of these are recorded: somebody tries addresses that workers must not contact, or code that must
-# not run.
+# Rejections of these are recorded: somebody tries addresses that workers must not contact, or code that must not run.
 REACHING = ("handler", "handler_options.url")
 
 

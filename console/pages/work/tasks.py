@@ -192,8 +192,7 @@ def task_page(request: HttpRequest, name: str) -> HttpResponse:
     mine = shown_task.runs.select_related("task", "owner").order_by("-created_at", "-pk")
     page_obj = Paginator(mine, RUNS_PER_PAGE).get_page(request.GET.get("page"))
     rows = task_documents.list_run_parameters(shown_task)
-    # There are two forms: what was typed for one run is neither the task's schedule nor a parameter of every
-    # run.
+    # There are two forms: what was typed for one run is neither the task's schedule nor a parameter of every run.
     submitted = get_rejected_form(request).submitted
     changes = submitted if "parallel" in submitted else None
     page = TaskPage(

@@ -54,8 +54,7 @@ def is_kept(inside: Path) -> bool:
         if unpacked and not OF_APPLICATIONS.intersection(inside.parts[2:3]):
             return False
     if first == "archive" and name.endswith(f".parquet{TEMPORARY}"):
-        # The archive's index may name it: a consumer that gets its blocks again shows it
-        # (`consumer.handlers.parquet`).
+        # The archive's index may name it: a consumer that gets its blocks again shows it (`consumer.handlers.parquet`).
         return True
     return name != "lock" and not name.endswith((*SQLITE_BESIDE, TEMPORARY))
 

@@ -134,8 +134,7 @@ def loop_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Readin
             for tick in _select_window(loop, evidence, window_seconds)
             if tick.limited_by is not None and tick.limited_by not in NOT_AT_THE_LIMIT
         ]
-        # The share of the whole window, not of the ticks so far: a young loop has been at its limit only
-        # briefly.
+        # The share of the whole window, not of the ticks so far: a young loop has been at its limit only briefly.
         share = 100 * min(1.0, len(limits) * loop.interval_seconds / window_seconds)
         limit = f" ({limits[-1]})".replace("_", " ") if limits else ""
         said = f"at its limit{limit} for {share:.0f} % of the last {_format_minutes(window_seconds)}"

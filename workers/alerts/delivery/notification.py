@@ -163,8 +163,7 @@ def _find_undelivered_notice(own: Sequence[DeliveryFacts], alert: AlertFacts) ->
             return "on its way", words, delivery.due_at
         if delivery.message == "waiting" or delivery.state == Delivery.State.WAITING:
             return "on its way", "The message is queued.", delivery.created_at
-    # A delivery that was dropped before the alert came back says nothing about now: its step may still become
-    # due.
+    # A delivery that was dropped before the alert came back says nothing about now: its step may still become due.
     if own and alert.resolved_at is not None:
         return "never", "The alert was resolved before the message was sent.", None
     return None

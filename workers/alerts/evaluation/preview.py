@@ -56,8 +56,7 @@ class FiredEpisode:
 class Preview:
     """The result of a preview.
 
-    `fired`: in the order of time; `stored_seconds`: how much of the day has data; `why`: why there is no
-    more.
+    `fired`: in the order of time; `stored_seconds`: how much of the day has data; `why`: why there is no more.
     """
 
     fired: Sequence[FiredEpisode]

@@ -100,8 +100,7 @@ def advance(
         since = now if episode.cleared_since is None else episode.cleared_since
         if now - since >= terms.keep_seconds:
             return replace(episode, state=RESOLVED, cleared_since=since, resolved_at=now, told_from=None)
-        # The alert is about to end: a timeout that is due now would notify somebody of what ends
-        # automatically.
+        # The alert is about to end: a timeout that is due now would notify somebody of what ends automatically.
         return replace(episode, cleared_since=since)
     if signal != "unknown":
         episode = replace(episode, cleared_since=None)

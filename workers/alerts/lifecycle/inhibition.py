@@ -202,8 +202,7 @@ def _belong(how: str, cause: Party, party: Party) -> bool:
         return bool(cause_crowded_by is None and crowded_by is not None and crowded_by == queue)
     if how == "queue":
         same = queue is not None and queue == party.labels.get("queue")
-        # The record of one may be older than that of the other: avoid a circle of queues that crowd one
-        # another.
+        # The record of one may be older than that of the other: avoid a circle of queues that crowd one another.
         return same and (cause_crowded_by is None or crowded_by is not None)
     if how in OF_A_LABEL:
         name = cause.labels.get(how)

@@ -21,8 +21,7 @@ from workers.models import Run
 HOUR_SECONDS = 3_600
 DAY_SECONDS = 86_400
 MAX_COMPARED_SECONDS = 31.0 * DAY_SECONDS
-# Maximum number of an extract's steps, and of a day's rates by type: all are in memory at once, about 100
-# bytes each.
+# Maximum number of an extract's steps, and of a day's rates by type: all are in memory at once, about 100 bytes each.
 MAX_STEPS, MAX_TRAINING_RATES = 5_000_000, 5_000_000
 ON_ERROR = Parameter(
     "on_error", "", "handling of an invalid input file", "skip", kind="choice", choices=event_archive.ON_ERROR
@@ -92,8 +91,7 @@ def extract_pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
         raise BadInput(
             "step_seconds", f"results in more than {MAX_STEPS:,} steps; choose longer steps or a shorter range."
         )
-    # A block is stored under the day of its newest event, so some events of a day may be in the next day's
-    # partition.
+    # A block is stored under the day of its newest event, so some events of a day may be in the next day's partition.
     first, last = since.date().isoformat(), (until.date() + timedelta(days=1)).isoformat()
     partitions = event_archive.list_partitions(where.data, [values["queue"]], first, last)
     if not partitions:

@@ -27,8 +27,7 @@ SETTLED_SECONDS = 2.0
 def build_next_chunk(values: Values, where: JobContext, after: str | None) -> ChunkSpec | None:
     """Return the next rows of one day after the spilled ones; None when there are none."""
     spilled = metric_history.find_last_spilled_id(where.data)
-    # Two ids have the form ms-n. The rows of the previous chunk may not be published yet when the next is
-    # requested.
+    # Two ids have the form ms-n. The rows of the previous chunk may not be published yet when the next is requested.
     begun = max([when for when in (spilled, after and after.split("_")[1]) if when], key=_order, default=None)
     end = str(round((where.now.timestamp() - SETTLED_SECONDS) * 1000))
     pages = _iterate_pages(where.control, f"({begun}" if begun else "-", end, CHUNK_ROWS)

@@ -2,8 +2,7 @@
 
 A worker's blocks of one day share a file so that files stay few. A file name therefore cannot identify a block: after a
 crash it may be delivered again with other blocks. An index (`archive/index.sqlite3`, a row per block) maps each block,
-or part of one, to its file, and a crash can leave only states that the next worker
-completes:
+or part of one, to its file, and a crash can leave only states that the next worker completes:
 
 1. In one transaction, with the index's write lock: blocks that the index has are left out; the rest are
    written to a hidden file `.{name}.parquet.tmp` and flushed to the disk; their rows are added; commit. A

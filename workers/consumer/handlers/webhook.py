@@ -81,8 +81,7 @@ class Webhook(Handler):
         self._monotonic = monotonic
         self.queue = place.queue
         self.url = self._validate_url(options.get_text("url"))
-        # The part that an error shows: the rest of an address may be a secret, and many people read dead
-        # letters.
+        # The part that an error shows: the rest of an address may be a secret, and many people read dead letters.
         self._host = urlsplit(self.url).hostname
         timeout_seconds = options.get_number("timeout_seconds", 10.0, 0.1, 600.0)
         headers = options.get_texts("headers")

@@ -38,8 +38,7 @@ from workers.plants.foreign.kind import AdapterKind
 from workers.plants.plant import Plant
 
 ROLE = "jobs"
-# A worker process uses about 50 MB by itself. Handlers that call slow services may want more processes and
-# set that.
+# A worker process uses about 50 MB by itself. Handlers that call slow services may want more processes and set that.
 MAX_PROCESSES = 32
 # Hosts report every second. A pool that is too small for a new mix of work grows within some intervals.
 INTERVAL_SECONDS = 2
@@ -59,8 +58,7 @@ def measure_target(target: Document, snapshot: Snapshot, before: Counters | None
     long they were. `waiting` tells whether a queue of the role does not keep up. Samples are numbered, so that none is
     used twice; after a restart of the pool (another pid of its host, another count) all are new. `epoch` is the newest
     exploration of the other hosts of the role, which share nodes and services. `mean_threads` is the mean over all
-    controlled hosts. Pools of attached plants explore
-    independently.
+    controlled hosts. Pools of attached plants explore independently.
     """
     if "plant" in target:
         return _observe_attached(target, snapshot, before, now_seconds)
@@ -284,10 +282,9 @@ KIND = LoopKind(
     interval_seconds=INTERVAL_SECONDS,
     defaults=LoopDefaults(
         mode=Loop.Mode.ADVISE,
-        # A sample is the mean of several completions (`workers.pool.departures`), so fewer samples suffice.
-        # Points known to 2 % resolve a step's 14 % well, and the pool spends little time at a trial size. At
-        # first one more step is tried each minute, because the services that the workers call may have been
-        # scaled.
+        # A sample is the mean of several completions (`workers.pool.departures`), so fewer samples suffice. Points
+        # known to 2 % resolve a step's 14 % well, and the pool spends little time at a trial size. At first one more
+        # step is tried each minute, because the services that the workers call may have been scaled.
         parameters={
             "method": "explorer",
             "initial_samples": 16,

@@ -122,9 +122,8 @@ def _build_pattern(name: str, work: OperatorLoad, found: PatternYield) -> Patter
     ways = [takes]
     for kept, survival in found.list_reduced(wanted) if takes else ():
         ways.append({event_type: takes[event_type] * share / survival for event_type, share in kept.items()})
-    # The law knows one rate of a type at an operator, but a pattern may need only a part of it. If a pattern
-    # receives all events, each match consumes proportionally more of them and each event costs proportionally
-    # less.
+    # The law knows one rate of a type at an operator, but a pattern may need only a part of it. If a pattern receives
+    # all events, each match consumes proportionally more of them and each event costs proportionally less.
     parts = {event_type: wanted[event_type] / rates[event_type] for event_type in wanted if rates[event_type]}
     whole = sum(rates[event_type] for event_type in wanted)
     part = sum(wanted.values()) / whole if whole else 1.0

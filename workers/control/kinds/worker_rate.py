@@ -46,8 +46,7 @@ from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
 from workers.steering.scope import explain_all_drained, list_missing_capabilities
 
-# As often as there is a snapshot: with 2 s, events waited much longer (p99 at 20,000/s: 2.5 s instead of 1.6
-# s).
+# As often as there is a snapshot: with 2 s, events waited much longer (p99 at 20,000/s: 2.5 s instead of 1.6 s).
 INTERVAL_SECONDS = 1
 CUMULATIVE = ("removed_events", "workers_started")
 

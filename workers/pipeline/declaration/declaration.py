@@ -21,11 +21,10 @@ YAML; see `applications/`.
 | sinks | list of {queue, types}: destinations of further types |
 
 A rule has a name and one of `discard` or `keep`: a condition (`rule_language` lists the SQL that rules may use);
-`project`: {compute: {column: expression}, drop: [column]};
-`enrich`: {table: name of a CSV file in the same folder, using: column of the event, by: column of the table
-(`subnet`: by address), columns: [columns to add]}; the table is read again when it changes;
-`sample`: the share of events to keep (selected by event id, so a replay keeps the same events);
-`cleanse`: {column: expression of its clean value}; an event is dropped if one of the values is null.
+`project`: {compute: {column: expression}, drop: [column]}; `enrich`: {table: name of a CSV file in the same folder,
+using: column of the event, by: column of the table (`subnet`: by address), columns: [columns to add]}; the table is
+read again when it changes; `sample`: the share of events to keep (selected by event id, so a replay keeps the same
+events); `cleanse`: {column: expression of its clean value}; an event is dropped if one of the values is null.
 
 A pattern has name, pattern (`SEQ(A; B+; C)`, `AND(A, B)`, `OR(A, B)`, in the syntax of `match`), define {symbol:
 condition} (an undefined symbol is an event type), key (column), within_seconds, contiguity (relaxed), consume (once),

@@ -6,8 +6,7 @@ from queues.events.block import BLOCK_EVENTS
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.result_queue import Room
 
-# Maximum number of batches that are dispatched and not processed yet. Controls take effect within two
-# batches.
+# Maximum number of batches that are dispatched and not processed yet. Controls take effect within two batches.
 BATCHES_AHEAD = 2
 BURST_SECONDS = 1.0
 # Factor on the rate while more than the reserve is free. The reserve limits the result queue until the loop reacts.

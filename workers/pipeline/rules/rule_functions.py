@@ -99,11 +99,10 @@ def _check_places(place: int, node: exp.Expression, _: Sequence[exp.Expression])
 
 
 _ONE = (
-    "abs ceil ceiling floor sqrt cbrt exp ln log10 log2 log1p sign signum sin cos tan radians degrees isnan "
-    "isnull isnotnull lower upper lcase ucase trim ltrim rtrim length char_length character_length reverse "
-    "initcap ascii crc32 year quarter month day dayofmonth dayofweek dayofyear weekday weekofyear hour "
-    "minute second unix_seconds unix_millis unix_micros timestamp_seconds timestamp_millis timestamp_micros "
-    "to_date"
+    "abs ceil ceiling floor sqrt cbrt exp ln log10 log2 log1p sign signum sin cos tan radians degrees isnan isnull "
+    "isnotnull lower upper lcase ucase trim ltrim rtrim length char_length character_length reverse initcap ascii "
+    "crc32 year quarter month day dayofmonth dayofweek dayofyear weekday weekofyear hour minute second unix_seconds "
+    "unix_millis unix_micros timestamp_seconds timestamp_millis timestamp_micros to_date"
 )
 _TWO = "pow power mod pmod nanvl nullif ifnull nvl startswith endswith contains instr left right datediff atan2"
 

@@ -22,8 +22,7 @@ from common.files import keep_private
 from workers.host.environment import select_needed
 from workers.host.spark import build_cluster_environment, build_java_options, build_spark_environment
 
-# A worker keeps a folder with the output of the executors for each application it has had; by default
-# forever.
+# A worker keeps a folder with the output of the executors for each application it has had; by default forever.
 BOUNDED = {
     "spark.worker.cleanup.enabled": "true",
     "spark.worker.cleanup.interval": "1800",

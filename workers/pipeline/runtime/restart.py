@@ -69,8 +69,7 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
         here is None or not ((folder / "spark").exists() or Dispatches(control, application).load_cursor() is not None)
     ):
         here = here or secrets.token_hex(4)
-        # The folder first, and completely: a process that crashes after it, or finds no room for it, starts
-        # over.
+        # The folder first, and completely: a process that crashes after it, or finds no room for it, starts over.
         write_private(own, json.dumps({"run": here, "application": application}))
         control.set(key, here)
     elif known is None:
@@ -80,8 +79,7 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
     elif here != known.decode():
         raise BadInput(
             "checkpoint",
-            f"{folder} belongs to run {here or 'none'}, but the control server has the state of run "
-            f"{known.decode()}. "
+            f"{folder} belongs to run {here or 'none'}, but the control server has the state of run {known.decode()}. "
             f"Restore that run's folder (see WEIR_DATA), or start over. {NEW_START}",
         )
     checkpoint = Checkpoint(folder, here or "")

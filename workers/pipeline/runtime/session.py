@@ -74,8 +74,7 @@ _JAVA_OPTIONS = (
     "-XX:Tier4MinInvocationThreshold=6000",
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
-    # The objects of a batch are garbage when it ends, and must not be moved to the old generation, which is
-    # kept small.
+    # The objects of a batch are garbage when it ends, and must not be moved to the old generation, which is kept small.
     "-Xmn128m",
     # By default Java starts with a share of the host's memory, and fills that before it collects.
     "-Xms224m",

@@ -109,9 +109,8 @@ class StateStore:
             state, number = values[2 * index : 2 * index + 2]
             if number is not None and int(number) > batch:
                 raise NewerState(
-                    f"{place} has the state of batch {int(number)}, but the current batch is {batch}: the "
-                    "checkpoint is older than the state. "
-                    "Restore the newer checkpoint, or start once with --reset."
+                    f"{place} has the state of batch {int(number)}, but the current batch is {batch}: the checkpoint "
+                    "is older than the state. Restore the newer checkpoint, or start once with --reset."
                 )
             if number is not None and int(number) == batch:
                 return None
@@ -167,8 +166,7 @@ class StateStore:
 
     def record_published(self, names: Iterable[str], newest: Iterable[bytes] = ()) -> None:
         """Record that events were published and acknowledged. newest: events to be shown, newest first."""
-        # Separate: a server whose memory is full shows nothing new, and would otherwise remove nothing
-        # either.
+        # Separate: a server whose memory is full shows nothing new, and would otherwise remove nothing either.
         self._control.hdel(self._outbox, *names)
         if shown := list(newest):
             pipeline = self._control.pipeline(transaction=True)

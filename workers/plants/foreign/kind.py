@@ -165,10 +165,9 @@ class AdapterKind:
 
     name: its name in a registration. title: its name on pages. schemes: schemes of its addresses, each with its usual
     port, which is allowed even if the egress policy refuses that port to others; empty: it takes no address. ports:
-    further ports. file: the option that the text of a file is for, in `weir
-    attach FILE`. steers: whether anything can be set (parallelism loops are created);
-    steers_at: the same for one registration. example: of an address. patience: by when an order is to take effect
-    there, or come closer (`workers.plants.reached`).
+    further ports. file: the option that the text of a file is for, in `weir attach FILE`. steers: whether anything can
+    be set (parallelism loops are created); steers_at: the same for one registration. example: of an address. patience:
+    by when an order is to take effect there, or come closer (`workers.plants.reached`).
 
     make: makes an adapter; no request is sent yet. inspect: returns what exists, in words, and what could be controlled
     (None: from its topology). check: checks the options of a registration together. Both raise `BadInput`, naming the

@@ -156,14 +156,12 @@ ADAPTER = AdapterKind(
     make=make,
     check=check,
     interventions=INTERVENTIONS,
-    # A pool changes size while it works, so a change costs next to nothing, and waiting tasks have waiting
-    # users.
+    # A pool changes size while it works, so a change costs next to nothing, and waiting tasks have waiting users.
     pace=PlantPace(
         bound_seconds=1.0, maximum=16, missed_cost=50.0, pause_seconds=0.0, change_seconds=1.0, tick_seconds=2.0
     ),
-    # Celery forks processes every five seconds, and takes seconds longer on a busy host. Only idle processes
-    # end, so a pool shrinks when its tasks have ended: within an hour, the time that Redis gives a task by
-    # default.
+    # Celery forks processes every five seconds, and takes seconds longer on a busy host. Only idle processes end, so a
+    # pool shrinks when its tasks have ended: within an hour, the time that Redis gives a task by default.
     patience=ConvergenceTimeout(more_seconds=30.0, fewer_seconds=3_600.0),
     ends_idle=True,
     completes=True,

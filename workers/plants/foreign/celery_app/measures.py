@@ -344,9 +344,8 @@ def describe_left_out(pools: Sequence[PoolMeasures], lengths: Mapping[str, Queue
     links = len(_build_links(pools, sources))
     if links + len(sources) + len(pools) > MAX_PATHS:
         notes.append(
-            f"Paths not shown: {links - MAX_LINKS:,}, because at most {MAX_LINKS:,} can be"
-            " shown. Their workers"
-            " are still observed."
+            f"Paths not shown: {links - MAX_LINKS:,}, because at most {MAX_LINKS:,} can be shown. Their workers are "
+            "still observed."
         )
     return notes
 

@@ -258,8 +258,7 @@ class FlinkPlant(Adapter):
             task_measures[name] = (task_measures[name] or 0.0) * window / known_seconds
         if not vertex.inputs:  # the input of a source is not counted
             return {name: task_measures[name] for name in ("outputs", "outputs_variance", "utilisation")}
-        # Events wait in front of a task and are counted when it takes them: the load offered to a busy task
-        # is higher.
+        # Events wait in front of a task and are counted when it takes them: the load offered to a busy task is higher.
         return task_measures | {"latency_seconds": task_measures["service_seconds"], "latency_variance": None}
 
 

@@ -11,9 +11,8 @@ from workers.plants.foreign.kind import AdapterKind, PlantAddress
 from workers.plants.foreign.kubernetes.kubernetes_plant import OPTIONS, KubernetesPlant, check, inspect
 
 LET_GO_BY_HAND = (
-    "Release autoscalers that are still held: kubectl annotate scaledobject NAME"
-    " autoscaling.keda.sh/paused- weir.io/held- (for a HorizontalPodAutoscaler, remove selectPolicy:"
-    " Disabled from its behavior)."
+    "Release autoscalers that are still held: kubectl annotate scaledobject NAME autoscaling.keda.sh/paused- "
+    "weir.io/held- (for a HorizontalPodAutoscaler, remove selectPolicy: Disabled from its behavior)."
 )
 
 

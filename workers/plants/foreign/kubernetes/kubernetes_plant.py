@@ -50,9 +50,8 @@ OPTIONS = (
 )
 NEEDS = (
     "To read: get on deployments and statefulsets of the namespace (group apps).",
-    "To control: patch on deployments/scale and statefulsets/scale; list and patch on"
-    " horizontalpodautoscalers"
-    " (autoscaling) and, with KEDA, on scaledobjects (keda.sh).",
+    "To control: patch on deployments/scale and statefulsets/scale; list and patch on horizontalpodautoscalers "
+    "(autoscaling) and, with KEDA, on scaledobjects (keda.sh).",
 )
 
 
@@ -204,9 +203,8 @@ class KubernetesPlant(Adapter):
         least, most = max(self._least, bound_least), min(self._most, bound_most)
         if least > most:
             fixed = (
-                f"a HorizontalPodAutoscaler keeps it at {bound_least} to {bound_most} replicas,"
-                " and the registration"
-                f" allows {self._least} to {self._most}"
+                f"a HorizontalPodAutoscaler keeps it at {bound_least} to {bound_most} replicas, and the registration "
+                f"allows {self._least} to {self._most}"
             )
             least, most = self._least, self._most
         return MeasuredOperator(name, "operator", tasks, least, most, fixed)
