@@ -154,19 +154,6 @@ def _check_readable(thresholds: Overriding | None) -> None:
         raise BadInput(error.field.rpartition(".")[2], error.message) from None
 
 
-def set_points(
-    control: redis.Redis, queue: str, points: Mapping[str, int], thresholds: Overriding | None = None
-) -> Topology:
-    """Set the points of a queue, and project it. Raises `BadInput` that names the field; nothing is changed then."""
-    with transaction.atomic():
-        row = Queue.objects.select_for_update().filter(name=queue).first()
-        if row is None:
-            read_database().queue(queue)
-            raise UnknownQueue("queue", f"{queue} is unknown.")  # created only now, by another process
-        _write_points(row, points)
-        return project(control, thresholds)
-
-
 def move_points(
     control: redis.Redis,
     before: PointsByQueue,

@@ -29,7 +29,6 @@ from workers.history.snapshot_archive import ROOT, SUFFIX, Recorder, snapshot_at
 
 LIMITS = {"bytes_per_day": 50e6, "read_p95_seconds": 0.2, "large_read_p95_seconds": 0.2, "week_seconds": 1.0}
 READS, LARGE_NODES, CONTAINERS_A_QUEUE = 100, 200, 10
-MINUTES_A_WEEK = 7 * 1_440
 MIN_SECONDS = 200.0  # three whole minutes
 
 

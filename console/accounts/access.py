@@ -490,11 +490,3 @@ def find_session_user(session_key: str | None) -> User | AnonymousUser:
 def get_session_actor(session_key: str | None, address: str | None = None) -> Actor:
     """Return the actor of a websocket's session; checked again while it is open."""
     return build_user_actor(find_session_user(session_key), address) if session_key else NOBODY
-
-
-def get_connection_actor(session_key: str | None, authorization: str | None, address: str | None = None) -> Actor:
-    """Return the sender of a connection before Django handles it: by token if given, else by session."""
-    if authorization is None:
-        return get_session_actor(session_key, address)
-    secret = parse_bearer_secret(authorization)
-    return (find_token_actor(secret, timezone.now(), address) if secret else None) or NOBODY

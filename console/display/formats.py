@@ -119,6 +119,14 @@ def format_hours(value: float | None) -> str:
     return UNKNOWN if value is None else _format_significant(value, 0)
 
 
+def format_minutes(seconds: float | None) -> str:
+    """Return 1:07 for 67 s; a dash if unknown."""
+    if seconds is None:
+        return UNKNOWN
+    whole = round(seconds)
+    return f"{whole // 60}:{whole % 60:02d}"
+
+
 def format_signed(value: float) -> str:
     """Return a change with its sign, a real minus if negative."""
     return f"{'+' if value > 0 else MINUS}{abs(value):,}"

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import redis
 from django.contrib.auth.models import User
@@ -40,36 +40,13 @@ PLAN_REASON = "Drill: a plan that overloads a node."
 TOO_BUSY_SHARE = 0.95  # of its new load that the overloaded node can handle
 
 
-class DrillPlant(Protocol):
-    """The plant that a drill breaks."""
-
-    def prepare(self, subjects: Mapping[str, str], now: datetime) -> None:
-        """Make sure that the queue of the drill exists and has its usual load."""
-
-    def start(self, kind: FaultKind, subjects: Mapping[str, str], undo: Undo, by: User | None, now: datetime) -> None:
-        """Start a fault whose undo is recorded."""
-
-    def prepare_undo(self, kind: FaultKind, subjects: Mapping[str, str]) -> Undo:
-        """Return what ends the fault, before it starts. Raises `WeirError` if it can't start now."""
-
-    def end(self, kind: FaultKind, subjects: Mapping[str, str], undo: Undo, now: datetime) -> None:
-        """End a fault, whether it was started or not."""
-
-    def read_snapshot(self) -> Snapshot:
-        """Return the newest snapshot. Raises `WeirError` if there is none."""
-
-    def close(self) -> None:
-        """Publish nothing more."""
-
-
-def list_emulated_queues() -> list[Queue]:
-    """Return the queues whose handler is emulated, so that a drill changes the effect of no event."""
-    return list(Queue.objects.filter(kind=Queue.Kind.JOBS, handler=HANDLER).order_by("name"))
-
-
 def choose_queue(snapshot: Snapshot) -> str:
-    """Return the emulated queue with the most events, else the practice queue, which is created on demand."""
-    queues = [queue for queue in list_emulated_queues() if queue.handler_options.get("seconds")]
+    """Return the emulated queue with the most events, else the practice queue, which is created on demand.
+
+    Events of an emulated queue have no effect that a drill could change.
+    """
+    emulated = Queue.objects.filter(kind=Queue.Kind.JOBS, handler=HANDLER).order_by("name")
+    queues = [queue for queue in emulated if queue.handler_options.get("seconds")]
 
     def rate(queue: Queue) -> float:
         row = snapshot.queues.get(queue.name)
@@ -88,6 +65,7 @@ class EmbeddedPlant:
         self._publisher: StreamPublisher | None = None
 
     def prepare(self, subjects: Mapping[str, str], now: datetime) -> None:
+        """Make sure that the queue of the drill exists and has its usual load."""
         queue = subjects.get("queue", "")
         if queue != PRACTICE_QUEUE:
             return
@@ -106,6 +84,7 @@ class EmbeddedPlant:
         return known
 
     def prepare_undo(self, kind: FaultKind, subjects: Mapping[str, str]) -> Undo:
+        """Return what ends the fault, before it starts. Raises `WeirError` if it can't start now."""
         node = subjects.get("node", "")
         if kind in ("slow_handler", "failing_events"):
             queue = Queue.objects.get(name=subjects["queue"])
@@ -119,6 +98,7 @@ class EmbeddedPlant:
         return {}
 
     def start(self, kind: FaultKind, subjects: Mapping[str, str], undo: Undo, by: User | None, now: datetime) -> None:
+        """Start a fault whose undo is recorded."""
         queue, node = subjects.get("queue", ""), subjects.get("node", "")
         if kind in ("burst", "hot_key"):
             self._start_load(kind, queue)
@@ -164,6 +144,7 @@ class EmbeddedPlant:
         plans.record_approval(plan, plans.get_user_name(by), why, now)
 
     def end(self, kind: FaultKind, subjects: Mapping[str, str], undo: Undo, now: datetime) -> None:
+        """End a fault, whether it was started or not."""
         queue, node = subjects.get("queue", ""), subjects.get("node", "")
         if kind in ("burst", "hot_key"):
             if stream := self._streams.get(("drill", queue)):
@@ -215,6 +196,7 @@ class EmbeddedPlant:
         projection.project(self._control, enforcing.get_node_thresholds(now))
 
     def read_snapshot(self) -> Snapshot:
+        """Return the newest snapshot. Raises `WeirError` if there is none."""
         stored = self._control.get(keys.SNAPSHOT)
         if not stored:
             raise WeirError("The plant has no snapshot yet; start the drill again in a moment.")

@@ -8,8 +8,9 @@ from typing import Literal
 from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
 
+from console.display.formats import format_minutes
 from console.drills.scenarios import AssessedResponses, DrillScenario, assess, get_scenario
-from console.drills.scoring import Score, Verdict, compute_score
+from console.drills.scoring import Verdict, compute_score
 from console.models import AuditEntry, Drill
 from controllers.framework.reason import format_count
 from workers.alerts.lifecycle.models import Alert
@@ -30,11 +31,6 @@ class DebriefRow:
     mark: Mark
     text: str
     note: str = ""
-
-    @property
-    def clock(self) -> str:
-        """Return its time as minutes and seconds."""
-        return format_minutes(self.seconds)
 
 
 def list_open_drills() -> QuerySet[Drill]:
@@ -111,7 +107,8 @@ def evaluate(drill: Drill, now: datetime) -> None:
         drill.recovered_at = max(alert.resolved_at for alert in alerts if alert.resolved_at is not None)
     elif not has_ended:
         drill.recovered_at = None
-    points = compute_points(drill, responses)
+    noticed_seconds = compute_seconds(drill, drill.noticed_at)
+    points = compute_score(noticed_seconds, responses.action_seconds, responses.verdicts)
     drill.points, drill.score = vars(points), points.total
 
 
@@ -123,11 +120,6 @@ def _find_responder(drill: Drill, scenario: DrillScenario) -> str:
     rows = AuditEntry.objects.filter(actor__in=people, at__gte=drill.started_at).exclude(action__startswith=OWN)
     entries = rows.order_by("at", "sequence")[:MAX_ACTIONS]
     return next((entry.actor for entry in entries if scenario.judge(entry, drill.subjects) == "right"), "")
-
-
-def compute_points(drill: Drill, responses: AssessedResponses) -> Score:
-    """Return the points of a drill so far."""
-    return compute_score(compute_seconds(drill, drill.noticed_at), responses.action_seconds, responses.verdicts)
 
 
 def is_scored(drill: Drill) -> bool:
@@ -211,11 +203,3 @@ def _build_loop_rows(drill: Drill, after: Seconds) -> list[DebriefRow]:
         for name, entry in first.items()
     ]
     return sorted(rows, key=lambda row: row.seconds)[:MAX_LOOP_ROWS]
-
-
-def format_minutes(seconds: float | None) -> str:
-    """Return 1:07 for 67 s; a dash if unknown."""
-    if seconds is None:
-        return "—"
-    whole = round(seconds)
-    return f"{whole // 60}:{whole % 60:02d}"

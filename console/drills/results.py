@@ -1,11 +1,12 @@
 """Results of drills: the best times by scenario, medians of the team, and results by person."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 
-from console.drills.records import compute_seconds, format_minutes, is_scored
+from console.display.formats import format_minutes
+from console.drills.records import compute_seconds, is_scored
 from console.drills.scenarios import SCENARIOS, DrillScenario
 from console.models import Drill
 
@@ -29,50 +30,35 @@ class DrillResult:
     recovery_seconds: float | None
     score: int
 
-    @property
-    def notice(self) -> str:
-        return format_minutes(self.notice_seconds)
-
-    @property
-    def action(self) -> str:
-        return format_minutes(self.action_seconds)
-
-    @property
-    def recovery(self) -> str:
-        return format_minutes(self.recovery_seconds)
-
 
 @dataclass(frozen=True)
 class DrillScenarioRow:
     """A scenario with the best times of the team, and the last score; None before its first run."""
 
     scenario: DrillScenario
-    notice: str
-    action: str
+    notice_seconds: float | None
+    action_seconds: float | None
     last_score: int | None
     runs: int
 
 
 @dataclass(frozen=True)
-class PersonRow:
-    """The results of a person: medians, and the best score."""
+class TeamFigures:
+    """Medians of drills, and their number."""
 
-    person: str
-    runs: int
-    notice: str
-    action: str
-    score: int
-    best: int
+    notice_seconds: float | None
+    action_seconds: float | None
+    score: int | None
+    drills: int
 
 
 @dataclass(frozen=True)
-class TeamFigures:
-    """Medians of all people since an instant."""
+class PersonRow:
+    """The results of a person, and the best score."""
 
-    notice: str
-    action: str
-    score: int | None
-    drills: int
+    person: str
+    figures: TeamFigures
+    best: int
 
 
 def build_result(drill: Drill) -> DrillResult:
@@ -99,52 +85,48 @@ def list_results(since: datetime | None = None) -> list[DrillResult]:
 
 
 def list_scenario_rows(results: Iterable[DrillResult]) -> list[DrillScenarioRow]:
-    by_name: dict[str, list[DrillResult]] = {}
+    by_name: dict[str, list[DrillResult]] = {name: [] for name in SCENARIOS}
     for result in results:
         by_name.setdefault(result.drill.scenario, []).append(result)
     return [
         DrillScenarioRow(
             scenario,
-            format_minutes(find_best(by_name.get(name, []), lambda result: result.notice_seconds)),
-            format_minutes(find_best(by_name.get(name, []), lambda result: result.action_seconds)),
-            by_name[name][-1].score if name in by_name else None,
-            len(by_name.get(name, [])),
+            min(_list_known(by_name[name], "notice_seconds"), default=None),
+            min(_list_known(by_name[name], "action_seconds"), default=None),
+            by_name[name][-1].score if by_name[name] else None,
+            len(by_name[name]),
         )
         for name, scenario in SCENARIOS.items()
     ]
 
 
-def find_best(results: Sequence[DrillResult], value: Callable[[DrillResult], float | None]) -> float | None:
-    """Return the smallest value that is known."""
-    return min((known for result in results if (known := value(result)) is not None), default=None)
+def _list_known(results: Sequence[DrillResult], name: str) -> list[float]:
+    values = (getattr(result, name) for result in results)
+    return [value for value in values if value is not None]
 
 
-def find_median(results: Sequence[DrillResult], value: Callable[[DrillResult], float | None]) -> float | None:
-    values = [known for result in results if (known := value(result)) is not None]
+def find_median(results: Sequence[DrillResult], name: str) -> float | None:
+    values = _list_known(results, name)
     return median(values) if values else None
 
 
 def compute_team_figures(results: Sequence[DrillResult]) -> TeamFigures:
     """Return the medians of the team."""
-    score = find_median(results, lambda result: result.score)
-    return TeamFigures(
-        format_minutes(find_median(results, lambda result: result.notice_seconds)),
-        format_minutes(find_median(results, lambda result: result.action_seconds)),
-        None if score is None else round(score),
-        len(results),
-    )
+    score = find_median(results, "score")
+    times = find_median(results, "notice_seconds"), find_median(results, "action_seconds")
+    return TeamFigures(*times, None if score is None else round(score), len(results))
 
 
 def list_person_rows(results: Sequence[DrillResult]) -> list[PersonRow]:
     """Return the results by person, the best first."""
-    people = sorted({result.person for result in results})
-    rows = []
-    for person in people:
-        own = [result for result in results if result.person == person]
-        figures = compute_team_figures(own)
-        best = max(result.score for result in own)
-        rows.append(PersonRow(person, len(own), figures.notice, figures.action, figures.score or 0, best))
-    return sorted(rows, key=lambda row: (-row.score, row.person))
+    by_person: dict[str, list[DrillResult]] = {}
+    for result in results:
+        by_person.setdefault(result.person, []).append(result)
+    rows = [
+        PersonRow(person, compute_team_figures(own), max(result.score for result in own))
+        for person, own in by_person.items()
+    ]
+    return sorted(rows, key=lambda row: (-(row.figures.score or 0), row.person))
 
 
 def build_chart(results: Sequence[DrillResult]) -> dict[str, object]:
@@ -156,7 +138,7 @@ def build_chart(results: Sequence[DrillResult]) -> dict[str, object]:
             "person": result.person,
             "drill": result.title,
             "seconds": result.action_seconds,
-            "notice": result.notice,
+            "notice": format_minutes(result.notice_seconds),
             "score": result.score,
         }
         for result in acted
@@ -164,7 +146,7 @@ def build_chart(results: Sequence[DrillResult]) -> dict[str, object]:
     medians = [
         {
             "at": acted[place].started_at.timestamp(),
-            "seconds": find_median(acted[place - RUNNING_MEDIAN + 1 : place + 1], lambda result: result.action_seconds),
+            "seconds": find_median(acted[place - RUNNING_MEDIAN + 1 : place + 1], "action_seconds"),
         }
         for place in range(RUNNING_MEDIAN - 1, len(acted))
     ]

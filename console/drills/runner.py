@@ -4,9 +4,8 @@ It runs in the process `drill` of ./run, which exits when no drill is due.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from random import Random
 
 import redis
 from django.contrib.auth.models import User
@@ -16,7 +15,7 @@ from common.errors import WeirError
 from console.audit import audit_log
 from console.drills import records
 from console.drills.checks import CHECKS, DrillEvidence, update_checks
-from console.drills.faults import DrillPlant
+from console.drills.faults import EmbeddedPlant
 from console.drills.scenarios import WARM_UP_SECONDS, DrillFault, get_scenario
 from console.models import Drill
 from workers.documents.snapshot import Snapshot
@@ -46,7 +45,7 @@ def explain_refusal() -> str | None:
 class DrillRunner:
     """A running drill. `step` is called once a second until it returns False."""
 
-    def __init__(self, drill: Drill, plant: DrillPlant, prepared_at: datetime) -> None:
+    def __init__(self, drill: Drill, plant: EmbeddedPlant, prepared_at: datetime) -> None:
         self.drill, self.plant = drill, plant
         self.scenario = get_scenario(drill.scenario)
         self.prepared_at = prepared_at
@@ -149,7 +148,7 @@ class DrillRunner:
         return False
 
 
-def end_fault(drill: Drill, plant: DrillPlant, place: str, now: datetime) -> None:
+def end_fault(drill: Drill, plant: EmbeddedPlant, place: str, now: datetime) -> None:
     """End a recorded fault, and record that it has ended."""
     record = drill.faults[place]
     plant.end(record["kind"], drill.subjects, record["undo"], now)
@@ -157,7 +156,7 @@ def end_fault(drill: Drill, plant: DrillPlant, place: str, now: datetime) -> Non
     drill.save(update_fields=["faults"])
 
 
-def finish(drill: Drill, plant: DrillPlant, ending: str, now: datetime, note: str = "") -> None:
+def finish(drill: Drill, plant: EmbeddedPlant, ending: str, now: datetime, note: str = "") -> None:
     """End all faults of a drill, and record its result in the audit log."""
     notes = [note] if note else []
     for place, record in sorted(drill.faults.items()):
@@ -178,7 +177,7 @@ def finish(drill: Drill, plant: DrillPlant, ending: str, now: datetime, note: st
     audit_log.record(RunnerAuthor(), "drill.end", f"drill {drill.pk} {drill.scenario}", reason=note, after=after)
 
 
-def end_interrupted_drills(plant: DrillPlant, now: datetime) -> int:
+def end_interrupted_drills(plant: EmbeddedPlant, now: datetime) -> int:
     """End what a killed process, or a plant that was stopped, has left; return the number of drills."""
     interrupted = list(records.list_open_drills().exclude(started_at=None))
     for drill in interrupted:
@@ -186,7 +185,9 @@ def end_interrupted_drills(plant: DrillPlant, now: datetime) -> int:
     return len(interrupted)
 
 
-def run_due_drills(plant: DrillPlant, wait: Callable[[], bool], clock: Callable[[], datetime] = timezone.now) -> None:
+def run_due_drills(
+    plant: EmbeddedPlant, wait: Callable[[], bool], clock: Callable[[], datetime] = timezone.now
+) -> None:
     """Run the drills that are due, one after another. wait: wait for a second; returns True to stop."""
     end_interrupted_drills(plant, clock())
     while drill := records.list_open_drills().filter(due_at__lte=clock()).first():
@@ -203,13 +204,3 @@ def run_due_drills(plant: DrillPlant, wait: Callable[[], bool], clock: Callable[
         if stopped:
             finish(drill, plant, Drill.Ending.INTERRUPTED, clock(), "The plant was stopped during the drill.")
             return
-
-
-def choose_due_time(begin: datetime, end: datetime, chance: Random) -> datetime:
-    """Return a random instant of a window."""
-    return begin + (end - begin) * chance.random()
-
-
-def choose_subjects(queue: str, nodes: list[str], chance: Random) -> Mapping[str, str]:
-    """Return the queue and a random node of a drill."""
-    return {"queue": queue, "node": chance.choice(sorted(nodes))}

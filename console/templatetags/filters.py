@@ -34,6 +34,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "compact": formats.format_compactly,
     "money": formats.format_money,
     "hours": formats.format_hours,
+    "minutes": formats.format_minutes,
     "signed": formats.format_signed,
     "css_share": formats.format_css_share,
     "coordinate": formats.format_coordinate,

@@ -147,10 +147,6 @@ def list_guard_settings(law: Law) -> tuple[Parameter, ...]:
     return tuple(setting for setting in PARAMETERS if setting.name in OF_ANY_LAW)
 
 
-def build_initial_state() -> dict[str, Json]:
-    return read_values(STATE, None, "guard.state")
-
-
 def read_settings(law: Law, document: object, where: str = "guard") -> dict[str, Any]:
     """Return the guard's settings for a law: given, the law's own defaults, or the general ones.
 

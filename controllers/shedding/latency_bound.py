@@ -44,7 +44,6 @@ from dataclasses import dataclass
 HIGHEST = 1 - 1e-12
 MEAN_BATCHES = 1.5  # mean time of an event in batches, if all batches take equally long
 REDUCED_FACTOR = 2.0  # the second table is for batches with this many times the rows of the first table
-COVERED_CV2 = 1.0  # of a batch's fixed cost; up to this value, two batches are the longer time at any utilization
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from controllers.simulation.borg_events import EVENTS
 from controllers.simulation.scenario import Floats, create_random_generator, resample
 
-Flags = npt.NDArray[np.bool_]
 Whole = npt.NDArray[np.int64]
 # Events/s of types 0 to 3 at O2, and processing times of the patterns per event, at which O2's work is 1.6 s/s.
 RATES = np.asarray([40.0, 30.0, 20.0, 25.0])

@@ -109,11 +109,6 @@ ASKING_SENTINELS = f"{ASKING} +sentinel|masters +sentinel|master +sentinel|get-m
 AMONG_SENTINELS = f"{ASKING} &* +subscribe +publish +sentinel"
 
 
-def get_role_variable(role: ServerRole) -> str:
-    """Return the environment variable with a role's password."""
-    return get_user_variable(role.name)
-
-
 def get_user_variable(name: str) -> str:
     """Return the environment variable with the password of a user."""
     return f"{variables.PASSWORD_PREFIX}{name.upper()}"

@@ -54,10 +54,6 @@ class Splitter:
         """Return the containers with points that are not excluded."""
         return list(self._names)
 
-    @property
-    def excluded(self) -> frozenset[str]:
-        return frozenset(self._excluded)
-
     def pick_container(self) -> str:
         """Return the container of the next block. Raises `LookupError` if all with points are excluded."""
         position = self._position

@@ -6,6 +6,7 @@ from common.errors import BadInput, BadTopology, NodeUnavailable, UnknownQueue
 from queues import keys, projection
 from queues.models import Container, Node, Queue, TopologyRevision
 from queues.topology import Topology
+from tests.queues.points import set_points
 from tests.races import PausedControl, another_thread, until_another_waits
 from tests.waiting import MAX_SECONDS
 
@@ -32,14 +33,14 @@ def test_a_drained_node_gets_no_share_of_a_new_queue(control, three_nodes):
 
 def test_points_are_set_as_a_whole_and_each_change_has_its_revision(control, three_nodes):
     projection.create_queue(control, "orders", "jobs")
-    topology = projection.set_points(control, "orders", {"n1": 100, "n3": 900})
+    topology = set_points(control, "orders", {"n1": 100, "n3": 900})
     assert topology.queue("orders").live_points == {"n1": 100, "n3": 900}
     assert topology.revision == 2
 
 
 def test_a_node_that_loses_its_points_keeps_a_container_that_drains(control, three_nodes):
     projection.create_queue(control, "orders", "jobs")
-    topology = projection.set_points(control, "orders", {"n1": 100, "n3": 900})
+    topology = set_points(control, "orders", {"n1": 100, "n3": 900})
     assert topology.queue("orders").points["n2"] == 0
     assert Container.objects.get(node__name="n2").draining_since is not None
     assert topology.on_node("n2") == ["orders"]
@@ -48,7 +49,7 @@ def test_a_node_that_loses_its_points_keeps_a_container_that_drains(control, thr
 
 def test_an_empty_draining_container_goes_and_one_with_points_stays(control, three_nodes):
     projection.create_queue(control, "orders", "jobs")
-    projection.set_points(control, "orders", {"n1": 100, "n3": 900})
+    set_points(control, "orders", {"n1": 100, "n3": 900})
     assert projection.retire_containers(control, [("orders", "n1"), ("orders", "n2")]) == 1
     assert Topology.from_json(control.get(keys.TOPOLOGY)).queue("orders").points == {"n1": 100, "n3": 900}
 
@@ -57,7 +58,7 @@ def test_an_empty_draining_container_goes_and_one_with_points_stays(control, thr
 def test_a_container_that_gets_points_while_it_is_retired_keeps_them(control, three_nodes):
     projection.create_queue(control, "orders", "jobs")
     before, after = {"n1": 100, "n3": 900}, {"n1": 100, "n2": 200, "n3": 700}
-    projection.set_points(control, "orders", before)
+    set_points(control, "orders", before)
     with another_thread() as call:
         retired = []
 
@@ -84,7 +85,7 @@ def test_what_nobody_could_read_is_not_projected(control, three_nodes):
 
 def test_events_found_outside_of_a_container_get_one_that_drains(control, three_nodes):
     projection.create_queue(control, "orders", "jobs")
-    projection.set_points(control, "orders", {"n1": 100, "n3": 900})
+    set_points(control, "orders", {"n1": 100, "n3": 900})
     projection.retire_containers(control, [("orders", "n2")])
     strays = [("orders", "n2"), ("orders", "n1"), ("unknown", "n1"), ("orders", "n9")]
     assert projection.keep_draining(control, strays) == 1
@@ -145,7 +146,7 @@ def test_a_queue_that_cannot_be_is_refused_by_field_and_changes_nothing(control,
 
 def test_points_of_an_unknown_queue_are_refused(control, three_nodes):
     with pytest.raises(UnknownQueue):
-        projection.set_points(control, "orders", {"n1": 1000})
+        set_points(control, "orders", {"n1": 1000})
 
 
 def test_nothing_changes_in_the_database_when_the_control_server_is_away(control, control_server, three_nodes):

@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from common.errors import BadInput
-from workers.alerts.delivery.schedule import on_call, read_calendar_shifts, read_rota
+from workers.alerts.delivery.schedule import on_call, read_rota
 
 NOW = datetime.fromisoformat("2026-11-28T10:00:00Z")
 ANNA = ("UID:good", "DTSTART:20261128T080000Z", "DTEND:20261128T200000Z", "SUMMARY:anna")
@@ -20,7 +20,7 @@ def calendar(*events: tuple[str, ...], head: tuple[str, ...] = ()) -> bytes:
 
 def people_at(text: bytes, at: str) -> list[str]:
     now = datetime.fromisoformat(at)
-    return on_call(read_calendar_shifts(text, now), now)
+    return on_call(read_rota(text, now).shifts, now)
 
 
 OF_ANNA = (
@@ -81,7 +81,7 @@ def test_one_broken_event_is_named_and_hides_no_other(lines):
 @pytest.mark.parametrize("lines", BROKEN.values(), ids=BROKEN)
 def test_a_calendar_without_an_event_that_can_be_read_is_refused(lines):
     with pytest.raises(BadInput, match=r'has no readable event: Event 1 "old" \(UID 2\)'):
-        read_calendar_shifts(calendar(("UID:2", "SUMMARY:old", *lines)), NOW)
+        read_rota(calendar(("UID:2", "SUMMARY:old", *lines)), NOW)
 
 
 LONDON = ";TZID=Europe/London"

@@ -5,7 +5,6 @@ completed runs. Their whole state is in the database and on the control server, 
 manager is killed, the next tick takes over on any host.
 """
 
-import logging
 import math
 import secrets
 from collections.abc import Callable, Sequence
@@ -53,7 +52,6 @@ def compute_worker_count(
     return min(most, math.ceil(chunks_left / rounds))
 
 
-logger = logging.getLogger(__name__)
 LEASE_SECONDS = 10.0
 # How long a requested worker counts before it starts; then it is requested again, and the earlier message has expired.
 SUBMISSION_SECONDS = 60.0

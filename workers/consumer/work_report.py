@@ -199,12 +199,3 @@ def _forget_expired(pipe: redis.client.Pipeline, key: str, now: float, seconds: 
     """Remove expired entries: workers that never started or were killed, and entries with future times."""
     pipe.zremrangebyscore(key, "-inf", now - seconds)
     pipe.zremrangebyscore(key, now + seconds, "+inf")
-
-
-def count_waiting_workers(control: redis.Redis, queue: str, node: str, now: float) -> int:
-    """Count submitted workers that have not started; expired submissions are removed and do not count."""
-    key = keys.SUBMITTED.build(queue, node)
-    with control.pipeline(transaction=True) as pipe:
-        _forget_expired(pipe, key, now, SUBMISSION_EXPIRES_SECONDS)
-        pipe.zcard(key)
-        return int(pipe.execute()[-1])

@@ -17,7 +17,7 @@ from console.connections import supervisor
 from console.connections.supervisor import NoSupervisor
 from console.drills import records
 from console.drills.faults import PRACTICE_QUEUE, choose_queue
-from console.drills.runner import choose_due_time, choose_subjects, explain_refusal
+from console.drills.runner import explain_refusal
 from console.drills.scenarios import SCENARIOS, DrillScenario, get_scenario
 from console.models import Drill
 from queues.models import Node
@@ -58,7 +58,7 @@ def schedule(actor: Actor, begin: datetime, end: datetime, snapshot: Snapshot, n
         raise BadInput("window", "must start now or later, last 5 minutes or longer, and end within 7 days.")
     chance = Random(secrets.randbits(64))
     scenario = SCENARIOS[chance.choice(sorted(SCENARIOS))]
-    due_at = max(now, choose_due_time(begin, end, chance))
+    due_at = max(now, begin + (end - begin) * chance.random())
     return _create(actor, scenario, snapshot, now, due_at=due_at, window_end=end, is_surprise=True)
 
 
@@ -75,7 +75,7 @@ def _create(actor: Actor, scenario: DrillScenario, snapshot: Snapshot, now: date
     Drill.objects.filter(ended_at__lt=now - RETAINED).delete()
     drill = Drill.objects.create(
         scenario=scenario.name,
-        subjects=choose_subjects(queue, nodes, Random(secrets.randbits(64))),
+        subjects={"queue": queue, "node": secrets.choice(nodes)},
         starter=actor.name,
         created_at=now,
         **fields,

@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from console.accounts.access import Actor, actor_of
 from console.actions.lab import drills
+from console.display.formats import format_minutes
 from console.drills import records
 from console.drills.checks import CHECKS
 from console.drills.faults import PRACTICE_QUEUE
-from console.drills.records import format_minutes
 from console.drills.scenarios import SCENARIOS, WARM_UP_SECONDS, DrillScenario
 from console.models import Drill
 from console.pages.frame.frame import get_snapshot

@@ -1,7 +1,7 @@
 """Drills: practice incidents on the embedded plant, the running drill, its debrief, and the results of the team."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
@@ -12,7 +12,7 @@ from django.utils import timezone
 from console.accounts.access import actor_of
 from console.actions.lab import drills
 from console.drills import records, results
-from console.drills.records import DebriefRow, format_minutes
+from console.drills.records import DebriefRow
 from console.drills.results import DrillResult, DrillScenarioRow, PersonRow, TeamFigures
 from console.drills.scenarios import SCENARIOS, DrillScenario
 from console.drills.scoring import NO_WRONG_ACTION, NOTICE, RIGHT_ACTION
@@ -153,15 +153,6 @@ def _list_parts(drill: Drill) -> list[ScorePart]:
     ]
 
 
-@dataclass(frozen=True)
-class DrillTimes:
-    """The three times of a drill, as text; a dash until they are known."""
-
-    notice: str
-    action: str
-    recovery: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class DrillPage(FormPage):
     """A drill: its briefing, timer, and hints while it runs, then its debrief."""
@@ -174,8 +165,8 @@ class DrillPage(FormPage):
     is_open: bool
     briefing: str
     hints: list[str]
-    times: DrillTimes
-    elapsed: str
+    times: DrillResult
+    elapsed_seconds: float
     parts: list[ScorePart]
     rows: list[DebriefRow]
 
@@ -192,22 +183,12 @@ def drill_page(request: HttpRequest, drill_id: int) -> HttpResponse:
         is_open=drill.ended_at is None,
         briefing=scenario.briefing.format(**drill.subjects),
         hints=[hint.format(**drill.subjects) for hint in scenario.hints],
-        times=DrillTimes(
-            format_minutes(records.compute_seconds(drill, drill.noticed_at)),
-            format_minutes(drill.action_seconds),
-            format_minutes(records.compute_seconds(drill, drill.recovered_at)),
-        ),
-        elapsed=_format_elapsed(drill, now),
+        times=results.build_result(drill),
+        elapsed_seconds=((drill.ended_at or now) - (drill.started_at or now)).total_seconds(),
         parts=_list_parts(drill),
         rows=records.build_debrief(drill) if drill.ended_at else [],
     )
     return render_page(request, page, "frame")
-
-
-def _format_elapsed(drill: Drill, now: datetime) -> str:
-    if drill.started_at is None:
-        return "0:00"
-    return format_minutes(((drill.ended_at or now) - drill.started_at).total_seconds())
 
 
 @declare_action("drill.run", drills_page)

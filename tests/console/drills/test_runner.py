@@ -7,6 +7,7 @@ import pytest
 from common.errors import WeirError
 from console.accounts.access import Actor
 from console.audit import audit_log
+from console.display.formats import format_minutes
 from console.drills import records, results
 from console.drills.runner import PRODUCTION, DrillRunner, end_interrupted_drills, run_due_drills
 from console.drills.scenarios import WARM_UP_SECONDS
@@ -116,7 +117,7 @@ def test_a_drill_with_a_right_action_is_scored_and_recorded(run, plant, act):
     (entry,) = AuditEntry.objects.filter(action="drill.end")
     assert entry.after == {"ending": "recovered", "score": 91, "alerts": [alert.pk]}
     (result,) = results.list_results()
-    assert (result.notice, result.action, result.recovery) == ("0:18", "1:47", "2:35")
+    assert (result.notice_seconds, result.action_seconds, result.recovery_seconds) == (18, 107, 155)
 
 
 def test_the_debrief_tells_what_happened_in_the_order_of_time(run, act):
@@ -129,7 +130,7 @@ def test_the_debrief_tells_what_happened_in_the_order_of_time(run, act):
     alert.resolved_at = at(220)
     alert.save()
     steps(runner, 226)
-    rows = [(row.clock, row.mark, row.note) for row in records.build_debrief(Drill.objects.get())]
+    rows = [(format_minutes(row.seconds), row.mark, row.note) for row in records.build_debrief(Drill.objects.get())]
     assert rows == [
         ("0:00", "fault", ""), ("1:05", "alert", ""), ("1:23", "neutral", "0:18"), ("1:58", "no effect", "\u22125"),
         ("2:52", "right", "1:47"), ("3:40", "over", ""), ("3:46", "over", ""),

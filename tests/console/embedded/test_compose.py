@@ -12,18 +12,18 @@ import yaml
 
 from console.embedded.processes import list_plant_processes
 from queues.nodes.server import ServerConfig, write_config
-from queues.nodes.server_roles import ROLES, get_role_variable
+from queues.nodes.server_roles import ROLES, get_user_variable
 
 SECRETS = {
     "WEIR_SECRET_KEY", "WEIR_ADMIN_PASSWORD", "WEIR_SPARK_SECRET", "WEIR_DATABASE_PASSWORD",
-    "WEIR_DATABASE_PASSWORD_WORKERS", "POSTGRES_PASSWORD", *map(get_role_variable, ROLES),
+    "WEIR_DATABASE_PASSWORD_WORKERS", "POSTGRES_PASSWORD", *(get_user_variable(role.name) for role in ROLES),
 }  # fmt: skip
 # What each service's work needs, and nothing else.
 APPLICATION = {"WEIR_DATABASE_PASSWORD"}
 WORKER_DATABASE = {"WEIR_DATABASE_PASSWORD_WORKERS"}
 WORKER = WORKER_DATABASE | {"WEIR_PASSWORD_WORKERS"}
 NEEDED = {
-    "database": {"POSTGRES_PASSWORD"}, "access": set(map(get_role_variable, ROLES)),
+    "database": {"POSTGRES_PASSWORD"}, "access": {get_user_variable(role.name) for role in ROLES},
     "setup": {
         "POSTGRES_PASSWORD", "WEIR_DATABASE_PASSWORD", "WEIR_DATABASE_PASSWORD_WORKERS", "WEIR_ADMIN_PASSWORD",
         "WEIR_SECRET_KEY", "WEIR_PASSWORD_WEB",
@@ -144,7 +144,7 @@ def test_every_login_at_the_servers_is_a_users_of_the_access_list(services):
         if url := environment.get("REDIS_URL"):
             users.add(url.removeprefix("redis://").split(":")[0])
         assert users <= roles and len(users) < 2, name
-        assert all(f"${{{get_role_variable(role)}" in str(service) for role in ROLES if role.name in users), name
+        assert all(f"${{{get_user_variable(role.name)}" in str(service) for role in ROLES if role.name in users), name
     assert services["control"]["command"][3] == "control"
     for node in ("n1", "n2", "n3"):
         assert '--aclfile "/access/$$0.acl"' in services[node]["command"][2]

@@ -10,10 +10,11 @@ from common.stored_document import replace_fields
 from console.actions.proposals.plans import count_moved_points
 from console.models import AuditEntry
 from console.pages.plant.plan_view import build_dumbbells, describe_plan
-from queues import keys, projection
+from queues import keys
 from queues.models import Node
 from queues.topology import Topology
 from tests.console.page_form import audited, fetch, form_of
+from tests.queues.points import set_points
 from tests.workers.placement.plan_plant import Plant, loaded
 from workers.documents.plans import NodeForecast, PlanDocument, PlanMove
 from workers.documents.snapshot import NOTHING_SEEN
@@ -47,7 +48,7 @@ def stored(plant, snapshot):
 
 def busy(plant):
     """n1 is over BUSY by what alert causes there."""
-    projection.set_points(plant.control, "alert", {"n1": 700, "n2": 200, "n3": 100})
+    set_points(plant.control, "alert", {"n1": 700, "n2": 200, "n3": 100})
     loads = {
         "alert": {"n1": 0.7, "n2": 0.2, "n3": 0.1},
         "process": {"n1": 0.1, "n2": 0.1, "n3": 0.1},
@@ -76,7 +77,7 @@ def test_points_by_hand_open_a_plan_and_move_nothing(operator, plant, calm):
 def test_a_division_that_was_made_from_other_points_is_refused(operator, plant, calm):
     page = form_of(operator.get("/queues/alert/"), "/queues/alert/points")
     wanted = {**page, "points-n1": "200", "points-n2": "467", **REASON}
-    projection.set_points(plant.control, "alert", {"n1": 300, "n2": 367, "n3": 333})
+    set_points(plant.control, "alert", {"n1": 300, "n2": 367, "n3": 333})
     answer = fetch(operator, "/queues/alert/points", wanted)
     assert answer.status_code == 422 and list(answer.json()["errors"]) == ["digest"]
     assert "The point distribution of alert was changed in the meantime" in answer.content.decode()

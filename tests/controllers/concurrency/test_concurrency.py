@@ -338,7 +338,7 @@ def test_a_pool_that_refuses_to_grow_is_asked_again_and_then_believed():
 def guarded_pool(ticks, **settings):
     """Threads and decisions of a pool of a service that is linear: 10/s for each thread."""
     parameters, pool = read(method="explorer", start=2, minimum=1, maximum=32), 2
-    state, guard_state, chance = (start_state(LAW, parameters), guard.build_initial_state(), random.Random(1))
+    state, guard_state, chance = (start_state(LAW, parameters), guard.read_state(None), random.Random(1))
     for tick in range(ticks):
         gaps = [chance.gauss(1 / (10.0 * pool), 0.01 / pool) for _ in range(20)]
         seen = catalog.read_observation(LAW, {"threads": pool, "interdeparture_seconds": gaps, "seconds": 5.0})

@@ -126,7 +126,7 @@ class GuardedQueue:
 
     def __init__(self):
         self.parameters = catalog.read_parameters(LAW, dict(flow.KIND.defaults.parameters))
-        self.state, self.guard_state = start_state(LAW, self.parameters), guard.build_initial_state()
+        self.state, self.guard_state = start_state(LAW, self.parameters), guard.read_state(None)
         self.limit, self.now, self.came = None, 0.0, 3_000.0
 
     def tick(self, manual=None, applies=True, **settings):

@@ -97,7 +97,7 @@ def test_a_state_of_an_older_version_begins_with_nothing_spent():
 
 
 def test_what_was_spent_counts_on_after_a_time_in_which_no_price_was_known():
-    state, values = guard.build_initial_state(), []
+    state, values = guard.read_state(None), []
     for at, (wanted, measured) in enumerate([(10, PRICED), (0, ObservationQuality(0.4)), (10, PRICED)]):
         result = ask(wanted, 1000.0 + 5 * at, state, measured, cost_cap=5.0)
         state = result.guard_state

@@ -45,7 +45,7 @@ def pass_through(*wanted, law=None, measured=FRESH, seconds=5.0, manual=None, ap
     """Each wanted value through the guard, some seconds apart."""
     law = law or Echo()
     settings = guard.read_settings(law, settings)
-    state, guard_state, results = {"asked": 0}, guard.build_initial_state(), []
+    state, guard_state, results = {"asked": 0}, guard.read_state(None), []
     for number, count in enumerate(wanted):
         result = guard.decide(
             law,
@@ -86,7 +86,7 @@ def test_on_a_measurement_that_cannot_be_trusted_the_law_is_not_asked(measured, 
     (result,) = pass_through(3, measured=measured)
     assert (result.decision.action, result.decision.limited_by) == (None, "stale measurement")
     assert why in result.decision.reason
-    assert (result.state, result.guard_state, result.asked) == ({"asked": 0}, guard.build_initial_state(), False)
+    assert (result.state, result.guard_state, result.asked) == ({"asked": 0}, guard.read_state(None), False)
 
 
 def test_where_there_is_nothing_to_decide_the_law_is_not_asked_and_it_does_not_count_as_blind():
@@ -301,7 +301,7 @@ def test_a_law_remembers_what_is_done_and_not_what_it_proposed(settings, started
 def test_what_cools_down_is_not_remembered_as_done_and_the_terms_name_what_is_in_force():
     law = Counter()
     settings = guard.read_settings(law, {"cooldown_seconds": 30.0, "maximum": 5})
-    guard_state = {**guard.build_initial_state(), "value": 4.0, "acted_at_seconds": 990.0}
+    guard_state = {**guard.read_state(None), "value": 4.0, "acted_at_seconds": 990.0}
     given = {"settings": settings, "guard_state": guard_state, "now_seconds": 1_000.0, "measured": FRESH}
     cooled = guard.decide(law, {}, {"started": 7}, {"wanted": 8}, **given)
     assert (cooled.decision.action, cooled.state) == (None, {"started": 7})

@@ -19,14 +19,14 @@ from queues import keys
 from queues.nodes import server_roles
 from queues.nodes.addresses import add_login
 from queues.nodes.server import ServerConfig, free_port
-from queues.nodes.server_roles import ROLES, build_acl_files, get_role_variable
+from queues.nodes.server_roles import ROLES, build_acl_files, get_user_variable
 from queues.publishing.client import Client
 from tests.servers import Server
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 PASSWORDS = {role.name: f"{role.name}-" + "x" * 32 for role in ROLES}
-ENVIRONMENT = {get_role_variable(role): PASSWORDS[role.name] for role in ROLES}
+ENVIRONMENT = {get_user_variable(role.name): PASSWORDS[role.name] for role in ROLES}
 ONCE = Retry(NoBackoff(), 0)  # a wrong password does not become right
 NO_LOGIN = pytest.raises(redis.AuthenticationError)
 INSPECTOR = "user inspector on >inspector ~* &* +@all\n"

@@ -132,7 +132,7 @@ def of_ladder(loads, now):
     target, law = {"queue": "alert"}, catalog.get_law("ladder")
     loop = Loop.objects.create(name="ladder/alert", law="ladder", target=target, state=None)
     parameters, settings = catalog.read_parameters(law, None), guard.read_settings(law, None)
-    state = {"law": start_state(law, parameters), "guard": {**guard.build_initial_state(), "value": 0.0}}
+    state = {"law": start_state(law, parameters), "guard": {**guard.read_state(None), "value": 0.0}}
     for number, demand in enumerate(loads):
         at = now + timedelta(seconds=5 * number)
         seen = catalog.read_observation(law, {"demand_per_second": demand, "capacity_per_second": 100.0})

@@ -9,10 +9,10 @@ from itertools import count
 
 import redis
 
+from queues import keys
 from queues.segments.segment import Segment
 from queues.topology import Topology
 from tests.workers.samples import fill
-from workers.consumer.work_report import count_waiting_workers
 from workers.consumer.worker import send_workers
 
 BLOCK = 8  # events
@@ -22,7 +22,7 @@ NUMBERS = count()
 def feed(control: redis.Redis, topology: Topology, segment: Segment, blocks_a_worker: int) -> None:
     """More workers wait than can run soon, and events for them."""
     now = float(control.time()[0])
-    short = 60 - count_waiting_workers(control, "alert", "n1", now)
+    short = 60 - int(control.zcard(keys.SUBMITTED.build("alert", "n1")))
     if short > 0:
         fill(segment, short * blocks_a_worker, BLOCK)
         ids = [f"worker-{next(NUMBERS)}" for _ in range(short)]

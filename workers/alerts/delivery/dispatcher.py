@@ -1,6 +1,5 @@
 """Sends what is due: one message at a time to each receiver, to several receivers in parallel."""
 
-import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import datetime
@@ -9,7 +8,6 @@ from workers.alerts.delivery import alertmanager, apprise, email, outbox, webhoo
 from workers.alerts.delivery.message_text import Failed
 from workers.alerts.lifecycle.models import Message, Receiver
 
-logger = logging.getLogger(__name__)
 AT_ONCE = 16
 ROUND_SECONDS = 1.0
 Send = Callable[[Message, float], str | None]  # which parts of a receiver were left out, in a sentence

@@ -262,11 +262,6 @@ class Rota:
     broken: list[str]
 
 
-def read_calendar_shifts(text: bytes, now: datetime) -> list[Shift]:
-    """Return the shifts of a calendar around now, in order. Raises `BadInput` as `read_rota` does."""
-    return read_rota(text, now).shifts
-
-
 def read_rota(text: bytes, now: datetime, bounded: Callable[[], AbstractContextManager[None]] = nullcontext) -> Rota:
     """Read a calendar.
 

@@ -269,7 +269,7 @@ def test_on_an_idle_plant_the_shares_stay_equal_for_an_hour_whatever_single_batc
     noise, law = random.Random(11), catalog.get_law("balance")
     parameters = catalog.read_parameters(law, dict(balance.KIND.defaults.parameters))
     settings = guard.read_settings(law, {})
-    state, guard_state, shares = start_state(law, parameters), guard.build_initial_state(), [0.5, 0.5]
+    state, guard_state, shares = start_state(law, parameters), guard.read_state(None), [0.5, 0.5]
     for tick in range(3_600 // balance.INTERVAL_SECONDS):
         slow = [noise.uniform(0.2, 0.9) + 8 * (noise.random() < 0.1) for _ in shares]
         rows = {
