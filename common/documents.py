@@ -72,10 +72,7 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (code
 
 
 def decode_text(content: bytes, errors: str = "strict") -> str:
-    """Return the text of a file or an answer from outside: UTF-8, or as its byte order mark says.
-
-    Raises `UnicodeDecodeError`.
-    """
+    """Return the text of a file or an answer: UTF-8, or as its byte order mark says. Raises `UnicodeDecodeError`."""
     encoding = next((codec for mark, codec in _MARKS if content.startswith(mark)), "utf-8")
     return content.decode(encoding, errors)
 

@@ -109,10 +109,7 @@ _BUILDING = threading.Lock()
 
 
 def encode_document(document: StoredDocument | Mapping[str, Any]) -> bytes:
-    """Return its JSON. A number that is not finite is written as null.
-
-    In a mapping, `msgspec.Raw` represents encoded content.
-    """
+    """Return its JSON, with null for a number that is not finite. In a mapping, `msgspec.Raw` is encoded content."""
     return _ENCODER.encode(document)
 
 

@@ -31,10 +31,7 @@ def apportion(amount: int, weights: Mapping[str, float]) -> dict[str, int]:
 
 
 def share(nodes: Sequence[str], weights: Mapping[str, float] | None = None) -> dict[str, int]:
-    """Distribute 1000 points over `nodes`, equally or by `weights` (such as capacities).
-
-    Each node gets at least 1 point.
-    """
+    """Distribute 1000 points over `nodes`, equally or by `weights` (such as capacities), and at least 1 to each."""
     if not nodes or len(set(nodes)) != len(nodes) or len(nodes) > TOTAL:
         raise BadInput("nodes", f"must have 1 to {TOTAL} different node names.")
     wanted = {node: weights[node] if weights else 1.0 for node in nodes}

@@ -74,10 +74,7 @@ def consume(queue: str, node: str, worker_id: str) -> None:
 
 
 def _report(reporter: WorkReporter, report: Report, trouble: str) -> None:
-    """Send the worker's report, repeated over a restart or a fail-over.
-
-    Without it the counts would never include its events.
-    """
+    """Send the worker's report, repeated over a restart or a fail-over: otherwise its events are never counted."""
     for pause_seconds in (0.0, *END_PAUSES_SECONDS):
         time.sleep(pause_seconds)
         try:

@@ -261,10 +261,7 @@ def build_user_actor(user: User | AnonymousUser, address: str | None = None) -> 
 
 
 def _lacks_second_factor(user: User) -> bool:
-    """Return whether this administrator still needs a second factor.
-
-    An administrator with an identity provider needs none.
-    """
+    """Return whether this administrator still needs a second factor. Those with an identity provider need none."""
     if not plant_settings.get_setting_value("login.second_factor"):
         return False
     has_one = SecondFactor.objects.filter(user=user, confirmed=True).exists()

@@ -78,10 +78,7 @@ def run_in_thread(function: Callable[..., Any]) -> Any:
 
 
 def authenticate_connection(session_key: str | None, authorization: str | None, address: str | None = None) -> Actor:
-    """Return the actor by token if given, else by session.
-
-    Return None for a wrong token, or after too many wrong ones.
-    """
+    """Return the actor by token if given, else by session; None for a wrong token, or after too many wrong ones."""
     if authorization is None:
         return get_session_actor(session_key, address)
     try:

@@ -87,10 +87,7 @@ def report(actor: Actor, document: Mapping[str, Any], *, now: datetime) -> Store
 
 @transaction.atomic
 def silence(actor: Actor, matchers: object, *, reason: object, minutes: object, now: datetime) -> Silence:
-    """Silence matching alerts until it expires.
-
-    It covers alerts about Weir's own integrity only if an administrator sets it.
-    """
+    """Silence matching alerts until it expires; alerts about Weir's own integrity only for an administrator."""
     require_permission(actor, "silence.set", list_matcher_queues(matchers))
     if silences.list_integrity_rules(matchers):
         require_permission(actor, "integrity.manage")

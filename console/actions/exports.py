@@ -20,10 +20,7 @@ CSV, JSON_LINES = "text/csv; charset=utf-8", "application/x-ndjson"
 
 
 def stream_download(request: HttpRequest, pieces: Iterator[str], name: str, content_type: str) -> HttpResponseBase:
-    """Return the pieces as a download of that file name.
-
-    They are made as fast as they are read. HEAD gets only headers.
-    """
+    """Return the pieces as a download of that file name, made as fast as they are read. HEAD gets only headers."""
     response: HttpResponseBase
     if asks_for_headers(request):
         response = HttpResponse(content_type=content_type)

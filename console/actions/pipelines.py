@@ -156,10 +156,7 @@ def hold_criterion(
     now: datetime,
     control: redis.Redis,
 ) -> dict[str, Any]:
-    """Fix a criterion at a value, from the next dispatch on, until it expires.
-
-    It expires by the clock, without a running process.
-    """
+    """Fix a criterion at a value, from the next dispatch until it expires by the clock, without a running process."""
     require_permission(actor, "pipeline.steer", _list_running_queues(actor, application, control))
     if expiry.endless:
         require_permission(actor, "override.endless", _list_running_queues(actor, application, control))

@@ -230,10 +230,7 @@ def extend_hold(
 
 
 def release_hand(actor: Actor, plant: ElasticPlant, name: str, control: redis.Redis) -> None:
-    """Release a person's manual setting to the loops, here and at the plant.
-
-    Raises `BadInput` if it is not this person's.
-    """
+    """Release a person's manual setting, here and at the plant. Raises `BadInput` if it is not this person's."""
     if not release(actor, plant, name, control):
         raise BadInput("plant", f"{name} is not held by you.")
 

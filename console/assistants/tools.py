@@ -34,10 +34,7 @@ class Tools:
         self._calls, self._clock = calls, clock
 
     def plant_state(self) -> dict[str, Any]:
-        """Return the plant now.
-
-        The result has its headline, each subject with a problem, open alerts, and manual changes.
-        """
+        """Return the plant now: its headline, each subject with a problem, open alerts, and manual changes."""
         snapshot, age_seconds = self._snapshot()
         return {
             "at": snapshot.get("at"),

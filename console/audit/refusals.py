@@ -109,10 +109,7 @@ def is_of(action: str, actions: frozenset[str]) -> bool:
 
 
 def spend_budget(action: str, account: str) -> None:
-    """Take one entry from the account's budget. Raises `RateLimited`.
-
-    Without the control server, nothing is rejected.
-    """
+    """Take one entry from the account's budget. Raises `RateLimited`, but never without the control server."""
     key = keys.QUOTA.build(f"audit:{account}")
     rate, burst_seconds = 1 / SECONDS_FOR_ONE, MAX_AT_ONCE * SECONDS_FOR_ONE
     try:

@@ -163,10 +163,7 @@ class HumanUnit:
     factor: float = 1.0
 
     def convert(self, value: object) -> object:
-        """Convert a value of the law to this unit, without rounding noise (7.000000000000001 %).
-
-        Non-numbers are unchanged.
-        """
+        """Convert a value of the law to this unit, without rounding noise (7.000000000000001 %), if it is a number."""
         if not checks.is_number(value) or self.factor == 1.0:
             return value
         return float(f"{value * self.factor:.{DIGITS}g}")

@@ -116,10 +116,7 @@ def describe(loop: Loop, in_force: list[Override], now: datetime) -> DescribedLo
 def build_parameter_rows(
     law: Law, own_values: Mapping[str, Any], counted: Iterable[Override], now: datetime
 ) -> list[ParameterRow]:
-    """Return a row for each parameter of a law.
-
-    own_values: the loop's own values; counted: the overrides that apply.
-    """
+    """Return a row for each parameter of a law. own_values: those of the loop; counted: the overrides that apply."""
     values = catalog.read_parameters(law, own_values)
     in_force = overrides.get_effective_parameters(law, own_values, counted, now)
     return [

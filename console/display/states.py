@@ -173,8 +173,5 @@ def get_subject_url(snapshot: Snapshot, kind: str, name: str) -> str:
 
 
 def list_calling_alerts(alerts: Iterable[AlertStatus]) -> list[AlertStatus]:
-    """Return the open alerts that need somebody or are acknowledged.
-
-    Explained, silenced, and snoozed alerts are left out.
-    """
+    """Return the open alerts that are not explained, silenced, or snoozed: they need somebody or are acknowledged."""
     return [row for row in alerts if row.quiet in (None, "acknowledged")]

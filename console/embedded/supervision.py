@@ -252,10 +252,7 @@ def end_with_the_parent() -> None:
 
 
 def _escape_folder(folder: Path | str) -> str:
-    """Return a folder for supervisor's file, with % escaped.
-
-    Raises `SystemExit` for characters that can't be escaped.
-    """
+    """Return a folder for supervisor's file, with % escaped. Raises `SystemExit` if a character can't be escaped."""
     if COMMENT.search(str(folder)):
         raise SystemExit(
             f"{folder} has a space before ; or #, which starts a comment for the supervisor. Choose another folder."

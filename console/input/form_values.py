@@ -152,10 +152,7 @@ def parse_time(text: str, field: str) -> datetime:
 
 
 def format_iso_time(moment: datetime) -> str:
-    """Return a time as addresses contain it and `time_of` parses it.
-
-    It is in UTC, to the second unless it has a fraction.
-    """
+    """Return a time as addresses contain it and `time_of` parses it: UTC, to the second unless it has a fraction."""
     utc = moment.astimezone(UTC)
     return utc.isoformat(timespec="milliseconds" if utc.microsecond else "seconds").replace("+00:00", "Z")
 

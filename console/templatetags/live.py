@@ -277,10 +277,7 @@ def severity(value: object, bare: bool = False) -> SafeString:
 
 @register.simple_tag
 def timestamp(value: Moment | str, format: str = "clock") -> SafeString:
-    """Render a time.
-
-    It is UTC as written (or the zone of an export), the reader's own zone once live, and UTC on hover.
-    """
+    """Render a time: UTC as written (or the zone of an export), the reader's own zone once live, and UTC on hover."""
     if value is None or value == "":
         return SafeString(UNKNOWN)
     if isinstance(value, str):

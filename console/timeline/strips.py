@@ -120,10 +120,7 @@ def format_state_path(node: str) -> str:
 
 
 def build_figures(window: Window, archived: Mapping[str, Column], nodes: Sequence[str]) -> Figures:
-    """Return the figures from columns as `metric_history` returns them.
-
-    Nodes keep their order; of many, the worst are shown.
-    """
+    """Return the figures from columns of `metric_history`. Nodes keep their order; of many, the worst are shown."""
     hole: float = HOLE_STEPS * step_seconds(window.seconds)
     at = [float(at_seconds) for at_seconds in archived["at"] if at_seconds is not None]
     times_of_rows = np.array(at)

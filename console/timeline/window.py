@@ -78,10 +78,7 @@ class Window:
 
 
 def parse_window(query: Mapping[str, str], now: datetime) -> Window:
-    """Return the window of `minutes` (live), or `from` and `to`, or `at` alone, or all.
-
-    Raises `BadInput` that names one.
-    """
+    """Return the window of `minutes` (live), `from` and `to`, `at` alone, or all. Raises `BadInput` that names one."""
     at = _parse_instant(query, "at", now)
     since, until = _parse_instant(query, "from", now), _parse_instant(query, "to", None)
     if since is None and until is None:

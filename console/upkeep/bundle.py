@@ -68,10 +68,7 @@ def collect_versions() -> dict[str, object]:
 
 
 def collect_environment() -> dict[str, object]:
-    """Return the variables that are set, and the settings that differ from the default.
-
-    The values of secrets are hidden.
-    """
+    """Return the variables that are set, without values of secrets, and the settings that differ from the default."""
     values = {
         variable.name: HIDDEN if variable.secret else variable.get_text()
         for variable in variables.DECLARED
@@ -164,10 +161,7 @@ def _iterate_texts(left_out: dict[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def clean(text: str) -> str:
-    """Return the text without secrets.
-
-    Secrets are those of the environment, of this data folder, and what looks like one.
-    """
+    """Return the text without secrets: those of the environment, of this folder, and what looks like one."""
     words = [EmbeddedServers(settings.WEIR_DATA).password, settings.SECRET_KEY]
     first = settings.WEIR_DATA / "first-login"
     words += first.read_text().split()[1:] if first.exists() else []

@@ -265,10 +265,7 @@ def fail_over() -> Iterator[Symptom]:
 
 
 def check_processes() -> Iterator[Symptom]:
-    """Check observer, workers, beat, alerter, and pipeline, as /readyz has them.
-
-    Beat is checked by the loops that it ticks.
-    """
+    """Check observer, workers, beat, alerter, and pipeline, as /readyz has them; beat by the loops that it ticks."""
     for name, part in readiness.check_parts(timezone.now()).items():
         if not part.ok and name not in ("database", "control", "nodes"):
             remedy = "Read the last lines of its log (Processes), and restart it."

@@ -116,10 +116,7 @@ def claim(scope: Mapping[str, Any], person: str) -> None:
 
 
 def count_refusals(scope: Mapping[str, Any]) -> Mapping[str, int] | None:
-    """Return {line: requests rejected since this process started}.
-
-    Return None for a request that bypassed the lines.
-    """
+    """Return {line: requests rejected since this process started}; None for a request that bypassed the lines."""
     refused: Mapping[str, int] | None = scope.get(REFUSED)
     return refused
 

@@ -116,10 +116,7 @@ def _get_status_phrase(status: int) -> str:
 
 
 def _find_first_error(errors: list[dict[str, Any]] | dict[str, Any]) -> tuple[str, str]:
-    """Return the field ("" if none is named) and the message of the first error.
-
-    Of a list, return those of its first line.
-    """
+    """Return the field ("" if none is named) and the message of the first error, of a list that of its first line."""
     if isinstance(errors, list):
         line = errors[0]
         return f"line {line['line']}", str(line["error"])
@@ -132,10 +129,7 @@ def wants_json(request: HttpRequest) -> bool:
 
 
 def is_for_a_program(request: HttpRequest) -> bool:
-    """Return whether the client is a program.
-
-    It is one by the address, or because it requests JSON (as the pages' scripts do).
-    """
+    """Return whether the client is a program, by the address or because it requests JSON (as scripts of pages do)."""
     path = request.path_info
     return path.startswith(PROGRAM_PATHS) or path in PROGRAM_PAGES or wants_json(request)
 

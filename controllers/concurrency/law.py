@@ -350,10 +350,7 @@ class _Look:
         return self._set_threads(after, following.phase, step, exploration.threads, remark, now=now, expected=expected)
 
     def _decide_when_steady(self, memory: Memory, now: ThroughputMoments | None) -> tuple[Memory, Decision]:
-        """Return the decision in the steady state.
-
-        `now` may be unknown only when joining another pool's exploration.
-        """
+        """Return the steady state's decision. `now` may be unknown only when joining another pool's exploration."""
         seen, parameters, rest = self.seen, self.parameters, memory.exploration
         if self._needs_more(memory):
             return self._explore_upward(memory)

@@ -214,10 +214,7 @@ def _list_splits(smooth: Floats, deviation: float) -> list[tuple[int, float]]:
 
 
 def _compute_levels(rates: Floats, places: list[int]) -> list[tuple[float, float]]:
-    """Return the levels before and after each place.
-
-    A level is the median of up to `LEVEL_MINUTES` without another place.
-    """
+    """Return the levels before and after each place: the median of up to `LEVEL_MINUTES` without another place."""
     edges = [0, *places, rates.size]
     return [
         (

@@ -87,10 +87,7 @@ def compute_spectral_radius(model: Model, gains: Gains) -> float:
 
 
 def place(model: Model, poles: Sequence[complex], form: str = "i-p") -> Gains:
-    """Return the gains that place the poles: two poles give kp and ki, three also kd.
-
-    Raise `BadInput` naming a, b, or the poles.
-    """
+    """Return the gains that place the poles: two give kp and ki, three also kd. Raise `BadInput` naming the input."""
     if model.b == 0:
         raise BadInput("b", "must not be 0: without an effect nothing can be controlled")
     if len(poles) not in (2, 3):

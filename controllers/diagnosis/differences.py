@@ -136,10 +136,7 @@ def compare_means(
 
 
 def select_significant(probabilities: Sequence[float], rate: float) -> list[bool]:
-    """Return which tests Benjamini and Hochberg keep.
-
-    They keep the k smallest, with k the greatest with p(k) ≤ k·rate/m.
-    """
+    """Return which tests Benjamini and Hochberg keep: the k smallest, with k the greatest with p(k) ≤ k·rate/m."""
     count = len(probabilities)
     order = sorted(range(count), key=lambda at: probabilities[at])
     last = 0

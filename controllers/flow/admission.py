@@ -317,10 +317,7 @@ def _format_size(size_bytes: float) -> str:
 
 
 def _build_expectation(parameters: FlowParameters, error: float) -> Expectation | None:
-    """Return the expected effect: back at the setpoint once the loop has settled.
-
-    Near the setpoint, noise hides any effect.
-    """
+    """Return the expected effect: at the setpoint once the loop has settled. Near it, noise hides any effect."""
     if abs(error) <= WORTH_EXPECTING * parameters.setpoint:
         return None
     model, samples = model_of(parameters), USUAL_SETTLING_SAMPLES

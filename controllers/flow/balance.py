@@ -338,10 +338,7 @@ LAW = Balance()
 
 
 def compute_minimum_share(parameters: BalanceParameters, replicas: int) -> float:
-    """Return the minimum share of a replica.
-
-    It is as given, or one that leaves shares to move for any number of replicas.
-    """
+    """Return the minimum share of a replica: the given one, or one that leaves shares to move at any number."""
     given = parameters.minimum_share
     return given if given is not None else min(MINIMUM_SHARE, MINIMUM_OF_EQUAL / replicas)
 

@@ -59,10 +59,7 @@ def format_number(value: float) -> str:
 
 
 def measure(value: float) -> str:
-    """Format a measured value with four significant digits and without an exponent.
-
-    Examples: 150,000, 432.9, and 0.0123.
-    """
+    """Format a measured value with four significant digits and without an exponent: 150,000, 432.9, 0.0123."""
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
 
 

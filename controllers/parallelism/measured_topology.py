@@ -201,10 +201,7 @@ class MeasuredTopology:
 
     @cached_property
     def paths(self) -> dict[str, tuple[str, ...]]:
-        """Return `path1`, `path2`, … with their operators in order.
-
-        A path starts at each operator without an incoming link.
-        """
+        """Return `path1`, `path2`, … with their operators in order, one for each start without an incoming link."""
         fed = {link.target for link in self.links}
         starts = [name for name in self.operators if name not in fed]
         if self.operators and not starts:

@@ -88,10 +88,7 @@ class Expression:
 
 
 def parse(text: object, field: str) -> Expression:
-    """Return the tree of a pattern's text.
-
-    Raise `BadInput` naming `field`, with the position, if the text is not a pattern.
-    """
+    """Return the tree of a pattern's text. Raise `BadInput` naming `field` and the position if it is not a pattern."""
     if not isinstance(text, str) or not text.strip():
         raise BadInput(field, "must be a pattern, such as SEQ(A; B; C)")
     expression = _Reader(text, field).read_expression()

@@ -276,10 +276,7 @@ def _compute_fitting_points(board: Board, target: int, per_point: float) -> int:
 
 
 def _list_targets(board: Board, queue: int, donor: int, load: float, packing: bool) -> list[int]:
-    """Return the receivers to check.
-
-    They are the holders, the tightest other node that fits, and the one with the most room.
-    """
+    """Return the receivers to check: the holders, the tightest other node that fits, and that with the most room."""
     room = board.room
     room[[donor, *board.gave.get(queue, ()), *board.returns.get((queue, donor), ())]] = -1.0
     targets = [node for node in board.points[queue] if room[node] > 0]

@@ -280,10 +280,7 @@ def _compute_limits(parameters: RebalancingParameters, allocation: Allocation) -
 
 
 def _list_undoing_moves(allocation: Allocation, recent: Sequence[RecentMove]) -> frozenset[tuple[int, int, int]]:
-    """Return the moves that would undo a recent move.
-
-    A drained node may send points back, because it has to be emptied.
-    """
+    """Return the moves that would undo a recent move. A drained node may send points back, as it has to be emptied."""
     queues = {name: index for index, name in enumerate(allocation.queues)}
     nodes = {name: index for index, name in enumerate(allocation.nodes)}
     known = [move for move in recent if move.queue in queues and {move.source, move.target} <= nodes.keys()]

@@ -140,10 +140,7 @@ class NodeScaling(Law[NodeScalingParameters, NodeScalingObservation, NodeScaling
     remedy = Remedy("nodes", lasts=False)
 
     def __init__(self, release_at_once: int | None = 1) -> None:
-        """Create the law.
-
-        release_at_once: the maximum number of nodes that a decision releases; None: all unneeded nodes.
-        """
+        """Create the law. release_at_once: the maximum of nodes that a decision releases; None: all unneeded nodes."""
         self.release_at_once = release_at_once
 
     def check(self, parameters: NodeScalingParameters) -> None:

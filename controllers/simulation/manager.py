@@ -195,10 +195,7 @@ def runs_in_time(inflow: Floats, events_per_worker: int, max_wait_seconds: float
 
 
 def compute_event_ages(inflow: Floats, waiting: Floats) -> npt.NDArray[np.int64]:
-    """Return the age of the oldest waiting event at the end of each second (0: none).
-
-    The order is first come, first served.
-    """
+    """Return the age of the oldest waiting event at the end of each second (0: none), first come, first served."""
     inserted = np.cumsum(inflow)
     # A thousandth of an event is a rounding error and does not wait.
     oldest = np.searchsorted(inserted, inserted - waiting + 1e-3, side="right")

@@ -180,10 +180,7 @@ class Agent:
         )
 
     def _attribute_cpu_time(self, now: NodeSample, cpu: float, alpha: float) -> dict[str, float]:
-        """Return the server's time by queue, smoothed like the utilization.
-
-        The result is empty before the second sample.
-        """
+        """Return the server's time by queue, smoothed like the utilization; empty before the second sample."""
         if self._before is None:
             return {}
         before = self._before

@@ -70,10 +70,7 @@ class Gates:
         return gate is None or not gate.is_closed
 
     def take_probe(self, node: str) -> bool:
-        """Return True for one caller when a probe of a closed gate is due.
-
-        This caller probes and reports the outcome.
-        """
+        """Return True for one caller when a probe of a closed gate is due: it probes and reports the outcome."""
         if node not in self._gates:
             return False
         with self._lock:
@@ -198,10 +195,7 @@ class Client:
         self._control.close()
 
     def get_topology(self, fresh: bool = False) -> Topology:
-        """Return the topology, at most a second old.
-
-        If the control server has no readable topology, return the last known one.
-        """
+        """Return the topology, at most 1 s old; the last known one if the control server has none that is readable."""
         with self._lock:
             now = self._monotonic()
             watches = now - self._throttle_seen_at < THROTTLE_WATCH_SECONDS
@@ -442,10 +436,7 @@ class Publishing:
                 yield from cut(batch.slice(start, rows), self._client.ids)
 
     def _spread(self, blocks: Iterable[EncodedBlock]) -> Iterator[tuple[EncodedBlock, str]]:
-        """Yield each block with its node.
-
-        Nodes are chosen for a few blocks at a time, so that a failure is seen soon.
-        """
+        """Yield each block with its node, chosen for a few blocks at a time, so that a failure is seen soon."""
         chosen: deque[str] = deque()
         for block in blocks:
             if not chosen:

@@ -22,10 +22,7 @@ def limit_events(batches: Iterable[pa.RecordBatch], events: int) -> Iterator[pa.
 
 
 def multiply_events(batches: Iterable[pa.RecordBatch], times: int) -> Iterator[pa.RecordBatch]:
-    """Yield every event `times` times.
-
-    A copy is an event of its own: `#2`, `#3` … is appended to an id of the producer's.
-    """
+    """Yield every event `times` times. A copy is an event of its own, with `#2`, `#3` … after the producer's id."""
     for batch in batches:
         yield batch
         for copy in range(2, times + 1):

@@ -85,10 +85,7 @@ class DeadLetters:
         return [_build_letter(dead_id, fields) for dead_id, fields in entries]
 
     def iterate(self, most: int, most_bytes: int = READ_BYTES) -> Iterator[DeadLetter]:
-        """Yield the oldest `most` letters.
-
-        Each request asks for about `most_bytes`, estimated from the size of earlier letters.
-        """
+        """Yield the oldest `most` letters, by requests for about `most_bytes`, estimated from earlier letters."""
         after, count = "-", FIRST_READ_BLOCKS
         while most > 0:
             count = min(count, most)

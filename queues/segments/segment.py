@@ -488,10 +488,7 @@ def _convert_errors(node: redis.Redis) -> Iterator[None]:
 
 
 def _says_full(error: redis.ResponseError) -> bool:
-    """Return whether the node is full.
-
-    It is also full if it accepted a transaction's commands and exceeded the limit at EXEC.
-    """
+    """Return whether the node is full, or has accepted a transaction's commands and exceeded the limit at EXEC."""
     at_exec = isinstance(error, ExecAbortError) and "OOM" in str(error)
     return isinstance(error, redis.OutOfMemoryError) or at_exec
 

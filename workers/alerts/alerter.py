@@ -165,10 +165,7 @@ class DeadMansSwitch:
         self._lease = Lease(control, "dead-mans-switch", 2 * self.every_seconds + TIMEOUT_SECONDS)
 
     def step(self, now: datetime) -> bool:
-        """Check, and return whether the address was called.
-
-        Only the process with the lease checks and records the result.
-        """
+        """Check, and return whether the address was called. Only the process with the lease checks and records it."""
         if not self._url or not (self._lease.renew() or self._lease.acquire()):
             return False
         stored = self._control.get(keys.SNAPSHOT)
@@ -192,10 +189,7 @@ class DeadMansSwitch:
             repeat_until_stopped(stop, self.every_seconds, lambda: self.step(datetime.now(UTC)), what)
 
     def _call(self) -> str:
-        """Call the address; return why it was not accepted, "" if it was.
-
-        The address is a secret: no error contains it.
-        """
+        """Call the address; return why it was not accepted, else "". The address is a secret: no error contains it."""
         try:
             egress.check_url(self._url, variables.ALIVE_URL.name)
             with egress.create_client(TIMEOUT_SECONDS) as client, client.stream("GET", self._url) as response:

@@ -201,10 +201,7 @@ def open_follow_ups() -> QuerySet[FollowUp]:
 
 
 def lock_incident(alert_id: int) -> Incident:
-    """Lock an incident for a new record.
-
-    The alert is locked, so that two people who add its first record write one row.
-    """
+    """Lock an incident for a new record, by its alert, so that two people who add the first record write one row."""
     incident = lock_started_incident(alert_id)
     _require_unexplained(incident.alert)
     return incident

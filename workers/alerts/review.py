@@ -302,10 +302,7 @@ def open_spans(rows: Iterable[ReviewRow], since: datetime, until: datetime) -> l
 
 
 def summarize_review(rows: Sequence[ReviewRow], since: datetime, until: datetime) -> ReviewFigures:
-    """Summarize the review.
-
-    An explained alert belongs to its incident: only incidents count, and overlapping times count once.
-    """
+    """Summarize the review. Only incidents count, with the alerts that they explain, and overlapping times once."""
     incidents = [row for row in rows if row.alert.under_id is None]
     still = sum(row.alert.resolved_at is None or row.alert.resolved_at >= until for row in incidents)
     acknowledged = (row.acknowledged_after_seconds for row in incidents)

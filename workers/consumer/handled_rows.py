@@ -102,10 +102,7 @@ def _add(rows: Sequence[Row], sizes: RowSizes) -> None:
 
 
 def _step(database: sqlite3.Connection, table: str, after: Place, before_us: int) -> tuple[int, Place | None]:
-    """Delete the due rows among the next ones.
-
-    Return how many were deleted, and the last one read (None: no more rows).
-    """
+    """Delete the due rows among the next ones. Return their number, and the last row read (None: no more rows)."""
     rows, last = _read_next_rows(database, table, after, "queue, id, time")
     kept = _list_kept_ranges()
     due = [row[:2] for row in rows if row[2] < before_us and not _is_kept(row, kept)]

@@ -59,10 +59,7 @@ HANDLERS = find_handlers()
 
 
 def build(name: str, options: Mapping[str, Any], place: Place) -> Handler:
-    """Return a handler with validated options.
-
-    Raises BadInput naming `handler` or `handler_options.…`; nothing is opened yet.
-    """
+    """Return a handler with validated options, not yet opened. Raises BadInput naming `handler` or its option."""
     if name.startswith(PYTHON):
         return Python(place, Options("python", options), name.removeprefix(PYTHON))
     if name not in HANDLERS:
@@ -72,10 +69,7 @@ def build(name: str, options: Mapping[str, Any], place: Place) -> Handler:
 
 
 def get_handler(queue: str, name: str, options: Mapping[str, Any], data: Path) -> Handler:
-    """Return a handler that is cached for the life of the process, for its connections.
-
-    Changed options create a new one.
-    """
+    """Return a handler, cached with its connections for the life of the process, and anew for changed options."""
     return _load_handler(queue, name, json.dumps(options, sort_keys=True), data)
 
 

@@ -183,10 +183,7 @@ class Consumer:
         self._tally.latencies = self._tally.latencies.merge(self._measure_latencies(blocks))
 
     def _measure_latencies(self, blocks: Sequence[ClaimedBlock]) -> Latencies:
-        """Return latencies by the node's clock at both ends.
-
-        The node stamped the entries, and two machines may disagree.
-        """
+        """Return latencies by the clock of the node, which stamped the entries: two machines may disagree."""
         try:
             seconds, microseconds = self._segment.node.time()
         except redis.RedisError:
@@ -218,10 +215,7 @@ class Consumer:
     def _move_to_dead_letters(
         self, block: ClaimedBlock, poison: list[tuple[pa.RecordBatch, str]], is_whole: bool = False
     ) -> None:
-        """Move poison events to the dead letters.
-
-        is_whole: none of the block's events could be read, whatever their number.
-        """
+        """Move poison events to the dead letters. is_whole: no event of the block could be read."""
         if not poison:  # the last try succeeded after all, part by part
             self._acknowledge([block])
             return

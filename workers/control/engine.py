@@ -98,10 +98,7 @@ def tick_due(
 def tick(
     loop: Loop, plant: Plant, now: datetime, control: redis.Redis, clock: Callable[[], float] = monotonic
 ) -> LedgerEntry | None:
-    """Tick one loop on its own snapshot.
-
-    Return None when another process holds the lease or has ticked the loop since.
-    """
+    """Tick one loop on its own snapshot; None if another process holds the lease or has ticked the loop since."""
 
     def fails(loop: Loop, error: Exception) -> None:
         raise error
@@ -215,10 +212,7 @@ class AttachedTicks:
         self._lock = threading.Lock()
 
     def begin(self, plant: str, job: Callable[[], object]) -> None:
-        """Run the job in the plant's thread, unless the plant's previous job is still running.
-
-        Work that is skipped remains due.
-        """
+        """Run the job in the plant's thread, or leave it due if the plant's previous job is still running."""
         with self._lock:
             before = self._running.get(plant)
             if before is None or before.done():

@@ -391,10 +391,7 @@ def _is_at_rest(entry: LedgerEntry, loop: Loop, in_force: list[Override], snapsh
 
 
 def record(ticks: list[EvaluatedTick], now: datetime, failed: Failed) -> list[EvaluatedTick]:
-    """Record the decisions together and return those that were written.
-
-    If one of them fails, they are recorded one by one.
-    """
+    """Record the decisions together, or one by one if one of them fails; return those that were written."""
     try:
         with span("record"):
             return ledger.record(ticks, now)

@@ -56,10 +56,7 @@ class BeatSchedule(DatabaseScheduler):  # type: ignore[misc]  # it brings no typ
         return following
 
     def _when(self, entry: TickEntry, next_time_to_run: float, **named: object) -> float:
-        """Return when to check whether the entry is due, in s since 1970.
-
-        That is now if the time is implausibly far away.
-        """
+        """Return when to check whether the entry is due, in s since 1970: now if its time is implausibly far away."""
         if not next_time_to_run or not _is_shipped_tick(entry):
             return float(super()._when(entry, next_time_to_run, **named))
         every: timedelta = getattr(entry.schedule, "run_every", NEVER)

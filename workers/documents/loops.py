@@ -78,10 +78,7 @@ class LoopStatus(StoredDocument, frozen=True, kw_only=True):
     cap: Annotated[str | None, describe("Highest level that the remedy ladder of a queue may reach.")] = None
 
     def was_decided_in(self, *modes: str) -> bool:
-        """Return whether the loop is in one of these modes and made its last decision in it.
-
-        Only then is that decision in force.
-        """
+        """Return whether the loop is in one of these modes and made its last decision in it, which is then in force."""
         return self.mode in modes and self.last_mode in (None, self.mode)
 
 

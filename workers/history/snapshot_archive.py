@@ -75,10 +75,7 @@ class Recorder:
 
 
 def compute_step_seconds(step_seconds: int, block_bytes: int) -> int:
-    """Return the step (whole seconds) at which a minute like the last one fits its budget.
-
-    That is step * size / budget.
-    """
+    """Return the step (whole seconds) at which a minute like the last one fits its budget: step * size / budget."""
     wanted = math.ceil(step_seconds * block_bytes / BLOCK_BUDGET_BYTES)
     return min(max(wanted, 1), MAX_STEP_SECONDS)
 

@@ -82,10 +82,7 @@ def _parse_day(path: Path) -> date:
 
 @lru_cache(maxsize=2_048)  # days of a hundred queues
 def _read_rates(path: Path, changed_ns: int) -> tuple[Floats, Floats, float]:
-    """Return middles, rates, and the width of the whole queue's windows.
-
-    They are cached while the file is unchanged.
-    """
+    """Return middles, rates, and the width of the whole queue's windows, cached while the file is unchanged."""
     try:
         schema = pq.read_schema(path)
         table = pq.read_table(path, columns=list(NEEDED), partitioning=None)

@@ -208,10 +208,7 @@ class ObjectiveBook:
         self._written = self._minute
 
     def reset_state(self) -> None:
-        """Stop counting while another process counts.
-
-        This state is outdated, and is read again before counting resumes.
-        """
+        """Stop counting while another process counts. The outdated state is read again before counting resumes."""
         self._tallies, self._before, self._minute, self._written = {}, NOTHING_SEEN, None, None
 
     def close(self) -> None:

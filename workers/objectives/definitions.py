@@ -113,10 +113,7 @@ class PlantFigures:
         }
 
     def _sum_shedding(self, names: Iterable[str]) -> Figures:
-        """Return the figures of these applications together.
-
-        Without any application, nothing is offered and nothing is shed.
-        """
+        """Return the figures of these applications together; without any, nothing is offered and nothing is shed."""
         rows = {name: self.snapshot.pipeline.applications[name] for name in names}
         if rows and self._is_silent:
             return dict.fromkeys(SHEDDING)
@@ -136,10 +133,7 @@ class PlantFigures:
 
 
 def _compute_latency(handled_seconds: float | None, queues: Iterable[QueueStatus]) -> float | None:
-    """Return the latency of handled events.
-
-    If none are handled, return the wait of the oldest event of these queues.
-    """
+    """Return the latency of handled events; if none are handled, the wait of the oldest event of these queues."""
     if handled_seconds is not None:
         return handled_seconds
     return max((row.wait_seconds for row in queues if row.wait_seconds), default=None)

@@ -85,10 +85,7 @@ class Collector:
 
     @classmethod
     def open(cls) -> "Collector":
-        """Open the collector that the environment sets.
-
-        Waiting spans are sent when the process ends, within END_SECONDS.
-        """
+        """Open the collector of the environment. Waiting spans are sent when the process ends, within END_SECONDS."""
         exporter = OTLPSpanExporter(session=create_session(), timeout=SEND_SECONDS)
 
         def send(spans: Sequence[ReadableSpan]) -> bool:

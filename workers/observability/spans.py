@@ -32,10 +32,7 @@ def is_enabled() -> bool:
 
 @lru_cache(maxsize=1)
 def _get_collector(pid: int) -> "Collector":
-    """Return the collector of this very process.
-
-    A forked process shares neither threads nor connections with its parent.
-    """
+    """Return this process's collector. A forked process shares neither threads nor connections with its parent."""
     # Without a collector, its client library is not imported.
     from workers.observability.collector import Collector
 
@@ -44,10 +41,7 @@ def _get_collector(pid: int) -> "Collector":
 
 @contextmanager
 def span(name: str, parent: Mapping[str, object] | None = None, /, **ids: object) -> Iterator[None]:
-    """Record a span, and set `logs.about(**ids)`.
-
-    `parent`: what `carry` has put into a message, or the headers of a request.
-    """
+    """Record a span, and set `logs.about(**ids)`. `parent`: what `carry` put into a message, or a request's headers."""
     with logs.add_context(**ids):
         if not is_enabled():
             yield

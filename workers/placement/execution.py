@@ -270,10 +270,7 @@ def list_away_nodes() -> set[str]:
 
 
 def route_from(topology: Topology, queue: str, node: str) -> Route:
-    """Return the route of a queue's blocks off a node.
-
-    It follows the queue's points on the other nodes, as far as these report.
-    """
+    """Return the route of a queue's blocks off a node, by its points on the other nodes that report."""
     silent = list_away_nodes()
     others = [name for name in topology.nodes if name != node and name not in silent]
     points = topology.queue(queue).points

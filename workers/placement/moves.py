@@ -220,10 +220,7 @@ def replace_node(topology: Topology, node: str, **changes: Any) -> Topology:
 
 
 def compute_load_per_point(queue: str, topology: Topology, snapshot: Snapshot) -> float:
-    """Return the load of one point of a queue [events/s].
-
-    It is the load of the queue's live containers over the points they have.
-    """
+    """Return the load of one point of a queue [events/s]: that of its live containers over the points they have."""
     rows = snapshot.queues.get(queue, QueueStatus()).containers
     loads = {node: row.load for node, row in rows.items() if row.load is not None}
     heard = {node: points for node, points in topology.queue(queue).live_points.items() if node in loads}

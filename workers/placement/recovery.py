@@ -64,10 +64,7 @@ def is_due(control: redis.Redis, now: datetime) -> bool:
 
 
 def give_back(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan | None:
-    """Return the approved plan for a node that has been back for long enough; None if there is none.
-
-    Each return is answered once.
-    """
+    """Return the approved plan for a node that is back for long enough, once per return; None if there is none."""
     for name, at in expect_bytes(control).hgetall(keys.RETURNED).items():
         node = name.decode()
         row = snapshot.nodes.get(node)

@@ -46,10 +46,7 @@ class ElasticPlant(Protocol):
         ...
 
     def hold(self, seconds: float) -> None:
-        """Hold the plant's own controllers, if it has any, for this time.
-
-        Raise `PlantHeld` while another controller does.
-        """
+        """Hold the plant's own controllers, if any, for this time. Raise `PlantHeld` while another controller does."""
         ...
 
     def release(self) -> None:

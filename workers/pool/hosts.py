@@ -89,10 +89,7 @@ class Pool:
 
     @property
     def size(self) -> int:
-        """Return how many tasks can run at once now.
-
-        The value that `inspect` calls max-concurrency stays the initial one.
-        """
+        """Return how many tasks can run at once now; `inspect` keeps the initial value as max-concurrency."""
         pool = self._controller.pool
         return len(self.slots) if self._processes is not None else int(getattr(pool, "num_processes", 1) or 1)
 

@@ -69,8 +69,5 @@ def _read_reports(control: redis.Redis) -> tuple[dict[str, ReportedHost], dict[s
 
 
 def is_at_work(report: ReportedHost, now_seconds: float) -> bool:
-    """Return whether the host is running.
-
-    `now_seconds`: since 1970, by the control server's clock or an equivalent one.
-    """
+    """Return whether the host runs. `now_seconds`: since 1970, by the control server's or an equivalent clock."""
     return abs(report.at - (report.ahead_seconds or 0.0) - now_seconds) < AT_WORK_SECONDS

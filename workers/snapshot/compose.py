@@ -52,10 +52,7 @@ class Watch:
         return self.membership.is_offline(node, self.now_seconds)
 
     def is_stale(self, node: str) -> bool:
-        """Return whether no heartbeat was received for two intervals.
-
-        One from before the watch started does not count.
-        """
+        """Return whether no heartbeat came for two intervals; one from before the watch does not count."""
         return self.compute_age_seconds(node) is None or self.membership.is_stale(node, self.now_seconds)
 
 

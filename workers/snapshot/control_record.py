@@ -49,9 +49,9 @@ class ControlRecord:
     """The control records, all in the form of the snapshot.
 
     `loops` by name, `overrides`, the earliest expiry first, `plans`, the oldest first, `runs` by number, `alerts`, the
-    most severe first, `recent_actions`, the newest first. `opening`: when the incidents of subjects open. `limits`: of the alert rules, which the states follow.
-    `caps`: the maximum level of ladders that have one without an override, by queue. `silences` and `snoozed`: the
-    active silences and the snoozed alerts.
+    most severe first, `recent_actions`, the newest first. `opening`: when the incidents of subjects open. `limits`: of
+    the alert rules, which the states follow. `caps`: the maximum level of ladders that have one without an override, by
+    queue. `silences` and `snoozed`: the active silences and the snoozed alerts.
     """
 
     loops: dict[str, LoopStatus]

@@ -223,10 +223,7 @@ def evaluate_states(
 
 
 def get_states(snapshot: Snapshot) -> Mapping[str, SubjectState]:
-    """Return the published states of a snapshot.
-
-    For an archived one without states, they are evaluated without a past.
-    """
+    """Return a snapshot's published states; for an archived one without states, those without a past."""
     return snapshot.states or evaluate_states(snapshot)
 
 

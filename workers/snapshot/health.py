@@ -223,10 +223,7 @@ def _describe_alerts(alerts: Iterable[AlertStatus]) -> Iterator[SubjectFinding]:
 
 
 def _is_heard(alert: AlertStatus) -> bool:
-    """Return whether the alert is active.
-
-    A silenced, snoozed, or explained alert is not shown here and explains nothing.
-    """
+    """Return whether the alert is active. A silenced, snoozed, or explained alert is hidden and explains nothing."""
     return alert.quiet in (None, "acknowledged")
 
 

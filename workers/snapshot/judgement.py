@@ -42,10 +42,7 @@ class RuleLimit:
     matchers: Sequence[Matcher] = ()
 
     def is_beyond(self, value: float | None, was_beyond: bool) -> bool:
-        """Return whether a value exceeds it.
-
-        Between the thresholds, and while the value is unknown, the previous result stays.
-        """
+        """Return whether a value exceeds it; between the thresholds, or if unknown, the previous result stays."""
         signal = self.thresholds.compute_signal(value)
         return was_beyond if signal in ("between", "unknown") else signal == "on"
 
@@ -75,10 +72,7 @@ class Limits:
         return first.beyond if first else None
 
     def find_highest_severity(self, condition: str, labels: Mapping[str, str], otherwise: Severity) -> Severity:
-        """Return the highest severity of a condition's rules for a subject.
-
-        otherwise: the result where no rule is about it.
-        """
+        """Return the highest severity of a condition's rules for a subject. otherwise: the result without a rule."""
         limits = self.by_condition.get(condition, ())
         severities = [limit.severity for limit in limits if matches(limit.matchers, labels)]
         return max(severities, key=SEVERITIES.index, default=otherwise)

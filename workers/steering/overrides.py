@@ -154,10 +154,7 @@ def spread(loops: Iterable[Loop], rows: Iterable[Override]) -> dict[int, list[Ov
 
 
 def _applies_to_loop(scope: Scope, name: str, value: object, loop: Loop) -> bool:
-    """Return whether an override is on the loop.
-
-    A wide one doesn't put a loop on auto that has to be enabled individually.
-    """
+    """Return whether an override is on the loop. A wide one sets no loop to auto that is enabled individually."""
     lets_many_act = scope.is_wide and name == "mode" and value in Loop.ACTING
     return scope.covers(loop) and not (lets_many_act and needs_explicit_enabling(loop))
 
@@ -318,10 +315,7 @@ def extend(
     expires_at: datetime | None = None,
     control: redis.Redis | None = None,
 ) -> Override:
-    """Extend an override, or give an end to one without, counted from now.
-
-    Raises `BadInput` (field override if it is over).
-    """
+    """Extend an override, or give it an end, counted from now. Raises `BadInput` (field override if it is over)."""
     until = Expiry(minutes, expires_at).compute(now)
     # One conditional write: an override that somebody ended just now is not restored.
     still = Override.objects.filter(filter_unexpired(now), pk=override.pk, ended_at__isnull=True)
@@ -368,10 +362,7 @@ def expire_due(now: datetime, control: redis.Redis | None = None) -> list[Overri
 def _validate_override(
     scope: Scope, name: str, value: object, now: datetime, beside: Mapping[str, Any]
 ) -> tuple[Any, Any]:
-    """Return the value, and the one that it replaces (None if they differ).
-
-    Raise `BadInput` if the value is invalid.
-    """
+    """Return the value, and the one that it replaces (None if they differ). Raise `BadInput` for an invalid value."""
     if scope.is_itself(name):
         if name in NODE_USES:
             if value != name:

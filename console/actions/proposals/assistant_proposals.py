@@ -233,10 +233,7 @@ def get_loop_by_name(name: str) -> Loop:
 
 
 def compute_proposal_hash(proposal: AssistantProposal) -> str:
-    """Return the SHA-256 in hex of all that a person approves.
-
-    It covers the act, arguments, reason, token, snapshot, and time.
-    """
+    """Return the SHA-256 in hex of what a person approves: act, arguments, reason, token, snapshot, and time."""
     parts = {
         "act": proposal.act,
         "arguments": proposal.arguments,

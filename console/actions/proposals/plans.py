@@ -209,9 +209,6 @@ def count_moved_points(plan: Plan) -> int:
 
 
 def list_plan_queues(plan: Plan) -> list[str] | None:
-    """Return the queues whose points it moves.
-
-    None for a plan that empties a node, and for its rollback, which affect all queues.
-    """
+    """Return the queues whose points it moves; None for a plan that empties a node and its rollback: all queues."""
     of_a_node = plan.empties or (plan.undoes is not None and plan.undoes.empties)
     return None if of_a_node else sorted({move["queue"] for move in plan.moves})

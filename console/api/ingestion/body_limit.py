@@ -159,10 +159,7 @@ def format_size_error(limit_bytes: int) -> str:
 
 
 async def load_allowance(scope: Scope) -> Allowance:
-    """Return how much the sender of a request may send to its address.
-
-    Raises `RequestRefused` if it can't be determined.
-    """
+    """Return how much the sender may send to the address. Raises `RequestRefused` if it can't be determined."""
     allowance: Allowance = await run_in_thread(_compute_allowance)(scope)
     return allowance
 

@@ -90,10 +90,7 @@ class Calls(ABC):
 
     @abstractmethod
     def get_unix_time(self) -> float:
-        """Return the console's Unix time at its last answer.
-
-        It is not later than the real time, and at most a second earlier.
-        """
+        """Return the console's Unix time at its last answer: not later than the real time, and at most 1 s earlier."""
 
     @abstractmethod
     def send(self, method: str, address: str, content: bytes, key: str = "") -> tuple[int, Iterable[bytes]]:
@@ -166,10 +163,7 @@ class RemoteConsole(Calls):
 
 
 def read_response_date(answer: httpx.Response) -> float:
-    """Return when the answer was made by the server's clock (whole seconds).
-
-    If the answer has no date, use the local clock.
-    """
+    """Return when the answer was made, by the server's clock in whole seconds; without a date, by the local clock."""
     try:
         return parsedate_to_datetime(answer.headers["Date"]).timestamp()
     except (KeyError, ValueError, OverflowError):
@@ -193,10 +187,7 @@ def read(status: int, content: bytes) -> Any:
 
 
 def format_refusal_message(status: int, content: bytes) -> str:
-    """Return the message of an unsuccessful answer, by field.
-
-    Return a short sentence if the answer is not from a console.
-    """
+    """Return the message of an unsuccessful answer, by field; a short sentence if it is not from a console."""
     if status < 400:
         return f"The console returned {status} (redirect); use the address that it redirects to."
     errors = _parse_errors(content)

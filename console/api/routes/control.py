@@ -320,10 +320,7 @@ def get_loop_or_404(id_or_name: int | str) -> Loop:
 
 
 def compute_desired_value(loop: Loop) -> DesiredValue:
-    """Return the desired value.
-
-    Raises `RefusedError` 503 if there is no number: 0 would mean that nothing is needed.
-    """
+    """Return the desired value. Raises `RefusedError` 503 if there is none: 0 would mean that nothing is needed."""
     now = timezone.now()
     try:
         desired_number = compute_desired(loop, now)

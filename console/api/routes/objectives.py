@@ -85,10 +85,7 @@ def list_objectives(request: HttpRequest) -> ObjectiveList:
 
 @router.get("/objectives/{name}", summary="Get an objective and its budget use")
 def get_objective(request: HttpRequest, name: str) -> ObjectiveDetail:
-    """Return an objective with its window.
-
-    It has the hours with any counts, and the subjects and incidents that used most.
-    """
+    """Return an objective with its window, the hours with counts, and the subjects and incidents that used most."""
     actor_for(request, "plant.view")
     objective_row = _find_objective(name)
     burnt = objectives.build_burn_report(objective_row, timezone.now())

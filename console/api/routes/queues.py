@@ -194,10 +194,7 @@ class Part(RequestBody):
 
 @router.post("/queues/{queue}/pause", summary="Pause a queue")
 def pause_queue(request: HttpRequest, queue: str, body: PauseRequest) -> Created[OverrideRow]:
-    """Pause a queue; return the pause as an override, which can be ended early or extended.
-
-    Nothing acknowledged is lost.
-    """
+    """Pause a queue; return the pause as an override, which can be ended or extended. No acknowledged event is lost."""
     actor, now = actor_for(request, "queue.pause"), timezone.now()
     made = stops.pause_queue(
         actor,
@@ -218,10 +215,7 @@ def resume_queue(request: HttpRequest, queue: str, body: Part) -> OverrideEnd:
 
 @router.post("/workers/{host}/drain", summary="Drain a worker host")
 def drain_host(request: HttpRequest, host: str, body: ExpiryRequest) -> Created[OverrideRow]:
-    """Give a host no new work, and let it finish running work.
-
-    Return an override, which can be ended early or extended.
-    """
+    """Let a host finish its work, and give it no new work. Return an override, which can be ended or extended."""
     actor, now = actor_for(request, "host.drain"), timezone.now()
     made = stops.drain_host(
         actor, host, reason=body.reason, now=now, expiry=Expiry(body.minutes, body.expires_at), control=control()

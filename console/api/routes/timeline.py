@@ -244,20 +244,14 @@ def add_mark(request: HttpRequest, body: NewMark) -> Created[MarkRow]:
 
 @router.get("/shared-links", summary="List shared links")
 def list_shared_links(request: HttpRequest) -> SharedLinkList:
-    """Return the active links, the newest first.
-
-    Callers who are limited to some queues can't share, so they get none.
-    """
+    """Return the active links, the newest first; none for callers limited to some queues, who can't share."""
     links = shared_links.list_links(actor_for(request, "link.make"), timezone.now())
     return {"links": [_link(request, link) for link in links]}
 
 
 @router.post("/shared-links", summary="Share a past instant by a link")
 def make_shared_link(request: HttpRequest, body: NewSharedLink) -> Created[SharedLinkRow]:
-    """Create a link that shows the plant at `at` without a login, for `hours` (at most 168).
-
-    The link shows nothing else.
-    """
+    """Create a link that shows only the plant at `at`, without a login, for `hours` (at most 168)."""
     actor = actor_for(request, "link.make")
     at, now = _require_zone(body.at, "at"), timezone.now()
     link = shared_links.share(actor, at=at, hours=body.hours, reason=body.reason, now=now)

@@ -143,10 +143,7 @@ def check(options: dict[str, Any]) -> None:
 
 
 def batch_lines(lines: Iterable[pa.RecordBatch], options: dict[str, Any]) -> Iterable[Iterable[pa.RecordBatch]]:
-    """Yield what is published at once.
-
-    This is everything or (paced) what is due together, so that nothing waits in a buffer.
-    """
+    """Yield what is published at once: everything, or (paced) what is due together, so that nothing waits."""
     batches = iter(lines)
     if options["limit"] is not None:
         batches = limit_events(batches, options["limit"])

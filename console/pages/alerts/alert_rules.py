@@ -266,10 +266,7 @@ def preview(request: HttpRequest) -> HttpResponse:
 
 @declare_action("alert_rule.change", rules_page)
 def change(request: HttpRequest) -> ActionResult:
-    """Create or change a rule.
-
-    Posted: name, the rule's fields, revision (of the rule as shown; empty for a new rule), reason.
-    """
+    """Create or change a rule. Posted: name, the rule's fields, revision (as shown; empty: a new rule), reason."""
     name = text_of(request, "name", "enter a name")
     revision = request.POST.get("revision", "").strip()
     known = AlertRule.objects.filter(name=name).exists()

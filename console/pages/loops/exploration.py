@@ -257,10 +257,7 @@ def _build_point(entry: LedgerEntry) -> MeasuredThreads | None:
 
 
 def select_newest_points(seen: Iterable[MeasuredThreads]) -> list[Point]:
-    """Return the last measurement of each number of threads.
-
-    It is from the newest exploration and the rest before it.
-    """
+    """Return the last measurement of each number of threads, from the newest exploration and the rest before it."""
     rows = list(seen)
     newest = max((row.epoch for row in rows), default=0)
     # The decision that starts an exploration measured the rest before it, so it is the last one of that rest.

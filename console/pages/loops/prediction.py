@@ -119,10 +119,7 @@ class ShownPrediction:
 def build_prediction(
     law: str, now: Mapping[str, Any], would: Mapping[str, Any] | None = None, refusal: str = ""
 ) -> ShownPrediction | None:
-    """Build the prediction; None for a law that has none.
-
-    `would` are the requested parameters, `refusal` is why there are none.
-    """
+    """Build the prediction; None for a law without one. `would`: the requested parameters; `refusal`: why none."""
     kind = get_kind(law)
     promise, struct = kind.tuning.promise, kind.law.Parameters
     if promise is None:

@@ -74,10 +74,7 @@ def _require_provider(view: Callable[..., HttpResponse]) -> Callable[..., HttpRe
 def _report_failure(
     request: HttpRequest, message: str, why: str, status: int, after: dict[str, str] | None = None
 ) -> HttpResponse:
-    """Report a failed login.
-
-    after: text that anybody may have made up; rejections that differ only in it are one audit entry.
-    """
+    """Report a failed login. after: text that anybody may make up; it does not distinguish audit entries."""
     name, address = identity_provider.get_provider_name(), request.META.get("REMOTE_ADDR")
     request_id = get_web_request(request).request_id
     refusals.note(refusals.Refusal("unknown", "login", "", why[:300], address, request_id, after))

@@ -96,10 +96,7 @@ def _open_plan(made: Plan, message: str) -> ActionResult:
 
 @declare_action("plan.propose", plans_page)
 def rebalance(request: HttpRequest) -> ActionResult:
-    """Propose a rebalancing and open the plan. Posted: goal (below-busy, band).
-
-    The error "nothing to move" has the reason.
-    """
+    """Propose a rebalancing and open the plan. Posted: goal (below-busy, band). An error says why nothing moves."""
     goal = request.POST.get("goal", "below-busy")
     made = planning.propose_rebalance(actor_of(request), goal, snapshot_of(request), timezone.now())
     return _open_plan(made, f"Plan {made.pk} waits for approval.")

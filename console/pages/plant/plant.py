@@ -85,10 +85,7 @@ def node_page(request: HttpRequest, name: str) -> HttpResponse:
 
 @declare_action("node.thresholds", node_page)
 def thresholds(request: HttpRequest, name: str) -> ActionResult:
-    """Override thresholds.
-
-    Posted: busy, toobusy (one or both; shares of capacity), each with `was-`; reason, expiry.
-    """
+    """Override thresholds. Posted: busy, toobusy (one or both; shares of capacity), each with `was-`; reason, end."""
     node_row = get_object_or_404(Node, name=name)
     wanted = {
         key: parse_number(request.POST[key], key)

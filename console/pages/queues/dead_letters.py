@@ -206,10 +206,7 @@ def act(request: HttpRequest) -> ActionResult:
 
 @declare_action("dead_letters.fix", letter_page)
 def fix(request: HttpRequest, queue: str, node: str, dead_id: str) -> ActionResult:
-    """Fix an event, then open the letter as it is now.
-
-    Posted: digest (of the letter as shown), row, event-FIELD for each, reason.
-    """
+    """Fix an event, then open the letter as it is now. Posted: digest (as shown), row, event-FIELD for each, reason."""
     posted, actor = request.POST, actor_of(request)
     require_permission(actor, "dead_letters.fix", [queue])
     name = Name(queue, node, dead_id, posted.get("digest", ""))
@@ -237,10 +234,7 @@ def _list_changed_fields(posted: Mapping[str, str], shown: Mapping[str, str]) ->
 
 
 def _as_sent(field: str, text: str) -> str:
-    """Return a text as a browser would send it.
-
-    Line ends stay only in a text area, and there a leading one is dropped.
-    """
+    """Return a text as a browser would send it: line ends only from a text area, without a leading one."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.removeprefix("\n") if field == "attributes" else text.replace("\n", "")
 

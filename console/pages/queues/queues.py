@@ -201,10 +201,7 @@ def list_pauses(name: str, now: datetime) -> QuerySet[Override]:
 
 
 def list_points_by_node(queue: Queue, snapshot: Snapshot) -> list[PointsOfNode]:
-    """Return the queue's points by node.
-
-    Plans are computed from the points in the database, not from those of the last snapshot.
-    """
+    """Return the queue's points by node from the database, as plans are computed from them."""
     held = dict(queue.containers.values_list("node__name", "points"))
     rows = []
     for node in Node.objects.order_by("name"):

@@ -72,7 +72,8 @@ def test_a_chart_shows_days_in_few_points_and_the_same_a_day_before(open_page, o
 
 AXIS = """() => {
   const { data, layout } = document.querySelector("figure.chart .js-plotly-plot") ?? {};
-  const times = (data ?? []).flatMap(({ name, x, y }) => (name === "in" ? [...x].filter((_, at) => y[at] !== null) : []));
+  const known = ({ x, y }) => [...x].filter((_, at) => y[at] !== null);
+  const times = (data ?? []).flatMap((line) => (line.name === "in" ? known(line) : []));
   return times.length ? [Number(new Date(layout.xaxis.range[0])), Number(new Date(times[0]))] : null;
 }"""
 

@@ -118,10 +118,7 @@ def load_notification(alert: Alert) -> Notification:
 def build_notification(
     alert: AlertFacts, channels: Mapping[str, str], switched_off: Mapping[str, str], deliveries: Sequence[DeliveryFacts]
 ) -> Notification:
-    """Return the notification.
-
-    `channels`: {receiver: its channel} of the enabled ones; `switched_off`: the names of the others.
-    """
+    """Return the notification. `channels`: {receiver: channel} of enabled ones; `switched_off`: names of the others."""
     named = [name for step in alert.steps for name in step["receivers"]]
     names = list(dict.fromkeys([*named, *(delivery.receiver for delivery in deliveries)]))
     known = {**channels, **switched_off}

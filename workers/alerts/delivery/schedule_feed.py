@@ -71,10 +71,7 @@ class FeedReader:
         self._environment, self._read = environment, read
 
     def step(self, now: datetime) -> int:
-        """Read the due feeds, and return how many there were.
-
-        A feed that fails keeps its last result, and its error is recorded.
-        """
+        """Read the due feeds; return how many there were. A failed feed keeps its last result and records its error."""
         read = 0
         due = now - timedelta(seconds=READ_SECONDS)
         for receiver in Receiver.objects.filter(channel=Receiver.Channel.SCHEDULE, enabled=True):

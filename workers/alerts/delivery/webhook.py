@@ -57,10 +57,7 @@ def setup_error(receiver: Receiver) -> str:
 
 
 def derive_secret(receiver: Receiver) -> str:
-    """Return the derived secret of this receiver alone.
-
-    Neither another receiver's secret nor the session key follows from it.
-    """
+    """Return the derived secret of this receiver, from which no other secret or session key follows."""
     about = f"weir webhook {receiver.pk} {receiver.created_at.isoformat()}".encode()
     return hmac.new(settings.SECRET_KEY.encode(), about, hashlib.sha256).hexdigest()
 

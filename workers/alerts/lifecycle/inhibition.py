@@ -130,10 +130,7 @@ class Party:
 
 
 def find_causes(parties: Iterable[Party]) -> dict[int, int]:
-    """Return {explained: its cause} of the open ones.
-
-    An explained cause passes what it explains on to its own cause.
-    """
+    """Return {explained: its cause} of the open ones. An explained cause passes what it explains on to its cause."""
     known = list(parties)
     able = [party for party in known if party.condition in RANK and not party.is_stopped]
     direct: dict[int, int] = {}

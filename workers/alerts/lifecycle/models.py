@@ -9,10 +9,7 @@ from django.utils import timezone
 
 
 def compute_seconds_between(since: datetime | None, until: datetime | None) -> float | None:
-    """Return the seconds between two times.
-
-    Return None also if the clock was set back between them: the length is not recorded.
-    """
+    """Return the seconds between two times; None also if the clock was set back: the length is not recorded."""
     if since is None or until is None or until < since:
         return None
     return round((until - since).total_seconds(), 1)

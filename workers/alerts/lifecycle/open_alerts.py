@@ -20,10 +20,7 @@ OPEN = (Alert.State.FIRING, Alert.State.ACKNOWLEDGED)
 
 
 def open_alerts() -> list[AlertStatus]:
-    """Return the open alerts with one query.
-
-    Of very many alerts, return the most severe, since no page needs more than 200.
-    """
+    """Return the open alerts with one query; of more than 200, the most severe, since no page needs more."""
     alerts = Alert.objects.filter(state__in=OPEN).select_related("acknowledged_by", "silence", "rule")
     rows = [build_alert_status(alert) for alert in alerts]
     return sorted(rows, key=_order)[:MAX_SHOWN]

@@ -52,10 +52,7 @@ def iterate_partition_chunks(values: Values, where: JobContext) -> Iterator[Chun
 
 
 def plan_training_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
-    """Return a chunk for each archived queue and day.
-
-    Raises BadInput for more rates per day and type than fit in memory.
-    """
+    """Return a chunk for each archived queue and day. Raises BadInput if a day's rates by type don't fit in memory."""
     windows, rates = DAY_SECONDS // values["window_seconds"], values["history"] + values["horizon"]
     if windows * rates > MAX_TRAINING_RATES:
         raise BadInput(

@@ -34,10 +34,7 @@ TOTAL_OF_TIMEOUT = 3
 
 
 def encode_json_lines(delivery: Delivery) -> bytes:
-    """Return a line per event; times are ISO 8601 in UTC, attributes an object.
-
-    The same rows always give the same bytes.
-    """
+    """Return a line per event, the same bytes for the same rows: times in ISO 8601 and UTC, attributes an object."""
     lines = []
     for event in delivery.collect_rows():
         if event["attributes"] is not None:

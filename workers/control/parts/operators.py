@@ -138,10 +138,7 @@ def _describe_prior_loop(law: str | None, target: Mapping[str, Any], snapshot: S
 
 
 def collect_readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
-    """Return the readings by which tasks are judged.
-
-    They are the number of tasks, their backlog, and the slowest path's latency.
-    """
+    """Return the readings by which tasks are judged: their number, their backlog, and the slowest path's latency."""
     topology, _ = build_topology_inputs(target, snapshot, snapshot.at or 0.0)
     if topology is None:
         return None

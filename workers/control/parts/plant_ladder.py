@@ -85,10 +85,7 @@ def compute_backlog_seconds(topology: MeasuredTopology) -> float:
 
 
 def _is_at_most(operator: MeasuredOperator, kind: AdapterKind | None) -> bool:
-    """Return whether the operator has its maximum tasks.
-
-    That is the plant's maximum, or the initial maximum of its loops.
-    """
+    """Return whether the operator has its maximum tasks: that of the plant, or the initial maximum of its loops."""
     usual = operator.maximum if kind is None or kind.pace is None else kind.pace.maximum
     return operator.parallelism >= min(operator.maximum, usual)
 

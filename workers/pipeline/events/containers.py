@@ -136,10 +136,7 @@ def read_range(nodes: Nodes, part: Range, patience_seconds: float, faults: Fault
 
 
 def merge_blocks(blocks: Iterable[StoredBlock]) -> Iterator[list[StoredBlock]]:
-    """Merge blocks into fewer, larger ones.
-
-    The cost of a batch on its way to Spark depends on the blocks, not on the rows.
-    """
+    """Merge blocks into fewer, larger ones: a batch's cost on its way to Spark depends on blocks, not on rows."""
     gathered: list[StoredBlock] = []
     rows = size_bytes = 0
     for block_ in blocks:

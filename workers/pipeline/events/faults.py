@@ -43,10 +43,7 @@ class FaultStore:
         self._known = KnownTopology()
 
     def keep(self, replica: str, tick: int, attempt: str, faults: Faults) -> None:
-        """Keep what a task of an attempt found, unless that attempt is over.
-
-        The same entry again replaces what was kept of it.
-        """
+        """Keep what a task of a current attempt found. The same entry again replaces what was kept of it."""
         kept: dict[str, bytes] = {
             "/".join((*origin, str(place))): (cause.replace("\n", " ").encode(errors="backslashreplace") + b"\n")
             + encode(rows)

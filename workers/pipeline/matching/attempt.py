@@ -149,10 +149,7 @@ class MatchAutomaton(Protocol):
     """Searches for one pattern in the events of one key, which arrive in event-time order."""
 
     def take(self, event: Event, mask: int) -> list[Taken]:
-        """Process one event, and return the matches that it completes.
-
-        The bits are those of the symbols that the event satisfies.
-        """
+        """Process an event; return the matches that it completes. The bits: of the symbols that it satisfies."""
         ...
 
     def advance(self, now_us: int) -> list[Taken]:

@@ -194,10 +194,7 @@ class RowSearch:
                 self._attempt.take(rules.automaton, event, mask, rules.relaxed, rules.to_the_last)
 
     def _begins(self) -> bool:
-        """Start an attempt from the first row that can start one, unless a needed symbol is missing.
-
-        Returns whether it did.
-        """
+        """Start an attempt from the first row that can start one; return False if a needed symbol is missing."""
         while self._count_rows():
             event, mask = self._rows[self._head]
             attempt = self._rules.begin(event, mask)

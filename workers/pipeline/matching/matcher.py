@@ -93,10 +93,7 @@ class PreviousEvents:
         self.last: pa.RecordBatch | None = None
 
     def build_columns(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
-        """Return the columns of the previous event for each row in event-time order.
-
-        They are null at the first row of a key.
-        """
+        """Return the columns of the previous event for each row in event-time order; null at the first row of a key."""
         own = dict.fromkeys(("time", "match_key", "group", *self._columns))
         rows, kept = rows.select(list(own)), 0
         if self.last is not None:
@@ -245,10 +242,7 @@ class Matcher:
         return states.pack()
 
     def compute_timers(self) -> dict[int, int]:
-        """Return the event time (µs) from which on each key group has work without events.
-
-        The work is that of `advance`.
-        """
+        """Return the event time (µs) from which on each key group has work of `advance` without events."""
         timers: dict[int, int] = {}
         parts = [
             self._raw_matcher.compute_timers(),

@@ -181,10 +181,7 @@ def _expand_repetition(item: Repeat, held: frozenset[str] | None) -> Iterator[Op
 
 
 def compute_max_states(item: Item) -> int:
-    """Return the maximum number of states of a pattern.
-
-    It is the sum of ordered parts, and the product of unordered ones.
-    """
+    """Return the maximum number of states of a pattern: the sum of ordered parts, the product of unordered ones."""
     match item:
         case Sequence(items) | Choice(items):
             return 1 + sum(compute_max_states(part) - 1 for part in items)

@@ -77,10 +77,7 @@ def is_whole(value: object) -> bool:
 
 
 def are_int64(*values: object) -> bool:
-    """Return whether Arrow compares the values exactly.
-
-    It does for columns of 64 bits, and constants that fit into 64 bits.
-    """
+    """Return whether Arrow compares the values exactly: columns of 64 bits with constants that fit into 64 bits."""
     return all(
         value.type == pa.int64()
         if isinstance(value, pa.Array)

@@ -152,10 +152,7 @@ def check_symbols(graph: Graph, types: frozenset[str], places: Mapping[str, str]
 
 
 def ends_with_an_event(expression: Expression) -> bool:
-    """Return whether a match is complete when its last event arrives.
-
-    Otherwise it may take until the window is over.
-    """
+    """Return whether a match is complete when its last event arrives, not only when the window is over."""
     return not expression.at_last and _ends_firmly(expression.root)
 
 

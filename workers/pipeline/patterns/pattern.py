@@ -152,10 +152,7 @@ class Pattern:
 
     @cached_property
     def signature(self) -> str:
-        """Return a signature that changes when the definition of a match changes.
-
-        State with another signature is not continued.
-        """
+        """Return a signature of what defines a match. State with another signature is not continued."""
         parts = [repr(self.expression), *(self.defines[symbol].text for symbol in self.symbols)]
         parts += [str(self.key), str(self.within_us), str(self.suppression_us), self.contiguity, self.consume]
         return f"{self.name}~{blake2s(chr(0).join(parts).encode(), digest_size=4).hexdigest()}"
@@ -208,10 +205,7 @@ def _flatten_sequence(item: Item) -> Iterator[Item]:
 
 
 def _find_single_symbols(item: Item) -> frozenset[str]:
-    """Return the symbols of which one event satisfies any.
-
-    Return none if the item takes more, or other than one event.
-    """
+    """Return the symbols of which one event satisfies any; none if the item takes more, or other than one event."""
     match item:
         case Symbol(name):
             return frozenset({name})

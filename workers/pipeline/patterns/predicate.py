@@ -168,10 +168,7 @@ def _is_number(node: ast.expr) -> bool:
 
 
 def _read(text: str, field: str, example: str) -> tuple[str, ast.expr, set[str], set[str]]:
-    """Parse and check a text.
-
-    Returns it in Python's syntax, with its tree, its columns, and its columns of the previous event.
-    """
+    """Check a text; return it in Python's syntax, with its tree, columns, and columns of the previous event."""
     if not isinstance(text, str) or not text.strip():
         raise BadInput(field, f'must be an expression such as "{example}"')
     _check_text(text, field)

@@ -292,10 +292,7 @@ def compute_periods(graph: Graph) -> Mapping[str, DecisionPeriod]:
 
 
 def _read(pattern: Pattern, operator: Operator) -> frozenset[str]:
-    """Return the types that the pattern may take.
-
-    A condition that names none takes everything that its operator receives.
-    """
+    """Return the types that the pattern may take: all that its operator receives if a condition names none."""
     names_all = all(pattern.defines[symbol].types for symbol in pattern.symbols)
     return list_named_types(pattern) if names_all else operator.types
 

@@ -101,10 +101,7 @@ def get_table_path(folder: Path, name: str, field: str) -> Path:
 
 
 def read_reference(path: Path, by: str, columns: tuple[str, ...], field: str) -> Reference:
-    """Read a table whose key is column `by`; a column named `subnet` is matched by address.
-
-    Raises `BadInput` that names `field`.
-    """
+    """Read a table whose key is column `by`; `subnet` is matched by address. Raises `BadInput` that names `field`."""
     keyed: dict[str, Row] = {}
     for line, row in _read_rows(path, (by, *columns), field):
         key = row[by]

@@ -189,10 +189,7 @@ class RuleOutput:
     counted: tuple[str, ...]
 
     def count_passed(self, ran: DataFrame) -> dict[str, int]:
-        """Return the events that passed each counted rule when `ran` was last executed.
-
-        `ran` was made of these events.
-        """
+        """Return the events that passed each counted rule when `ran`, which was made of them, was last executed."""
         if not self.counted:
             return {}
         # PySpark's own Observation can be read for one run only, but a plan runs for every batch.

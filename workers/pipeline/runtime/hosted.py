@@ -114,10 +114,7 @@ class HostedApplication:
         order: PipelineOrder = NO_ORDER,
         others: Mapping[str, "HostedApplication"] = MappingProxyType({}),
     ) -> None:
-        """Load the first version.
-
-        others: the applications of this process by name, including this one once it is hosted.
-        """
+        """Load the first version. others: the applications of this process by name, including this one once hosted."""
         self._place, self._declarations, self._statuses = place, declarations, statuses
         self._others = others
         self.refused = declared
@@ -229,10 +226,7 @@ class HostedApplication:
             self._stands = False
 
     def _change(self, declared: DeclarationText) -> None:
-        """Change to another version, from the offsets of this one.
-
-        An invalid version is rejected, and this one keeps running.
-        """
+        """Change to another version, from the offsets of this one, which keeps running if the other is invalid."""
         try:
             application = self._check_declared(declared)
         except BadInput as error:

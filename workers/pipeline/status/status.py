@@ -156,10 +156,7 @@ class StatusBoard:
 
     @property
     def stuck_seconds(self) -> float:
-        """Return for how long a worker that has all it needs has finished nothing.
-
-        The time is as of the last document.
-        """
+        """Return how long a worker that has all it needs has finished nothing, as of the last document."""
         return self._progress.inputs.stuck_seconds
 
     def record_dispatch(self, cursor: Cursor, events: int, stall_reason: str | None, skipped: tuple[str, ...]) -> None:

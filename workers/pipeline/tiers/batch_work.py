@@ -47,10 +47,7 @@ class BatchWork(ABC):
 
 
 def describe_error(error: Exception) -> str:
-    """Return the most informative line of an error.
-
-    Spark buries the cause, a Python error of a task, in pages of text.
-    """
+    """Return the most informative line of an error: Spark buries a task's Python error in pages of text."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     own = [line for line in lines if line.startswith(OURS)]
     if own:

@@ -156,10 +156,7 @@ class InterEventBatch:
         return max(0.0, self.seconds - sum(work_seconds))
 
     def compute_p95_age(self, now_seconds: float) -> tuple[float, int] | None:
-        """Return the age that all but the oldest 5 % of its events have at most, and their number.
-
-        Return None without events.
-        """
+        """Return the maximum age of all but the oldest 5 % of its events, and their number; None without events."""
         oldest = [operator.early_us for operator in self.operators.values() if operator.early_us is not None]
         events = max((operator.events for operator in self.operators.values()), default=0)
         return (now_seconds - min(oldest) / 1e6, events) if oldest else None

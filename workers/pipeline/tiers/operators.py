@@ -115,10 +115,7 @@ class Work:
         return rows
 
     def _split_due_rows(self, rows: pa.Table, notes_late: bool) -> tuple[pa.Table, pa.Table]:
-        """Return the due rows in event-time order, and the late rows.
-
-        The watermark passes the due rows in this batch.
-        """
+        """Return the rows that the watermark passes in this batch, in event-time order, and the late rows."""
         if not rows.num_rows:
             return rows, rows
         times_us = rows.column("time").to_numpy()

@@ -246,10 +246,7 @@ class OperatorMemory:
         return self.parts.get(signature, {})
 
     def keep(self, signature: str, states: Mapping[int, bytes], timers_us: Mapping[int, int]) -> None:
-        """Keep the states of a pattern.
-
-        timers_us: group → event time at which it has to be checked again, even without events.
-        """
+        """Keep the states of a pattern. timers_us: group → event time at which it is checked even without events."""
         for group, state in states.items():
             self._kept.setdefault(group, {})[signature] = state
         for group, time_us in timers_us.items():

@@ -36,10 +36,7 @@ class PlantClient:
         headers: Mapping[str, str] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Set up the client.
-
-        token: a bearer token; with `user`, the password of that user. headers: sent with every request.
-        """
+        """Set up the client. token: a bearer token, or with `user` that user's password. headers: of every request."""
         self._monotonic = monotonic
         timeout_seconds = answer_seconds() if timeout_seconds is None else timeout_seconds
         self.name, self._url, self._timeout_seconds = name, url.rstrip("/"), timeout_seconds

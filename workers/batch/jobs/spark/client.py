@@ -37,10 +37,7 @@ class SparkProcess:
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
 
     def work(self, lease: HeldChunk) -> ChunkResult:
-        """Process a lease's chunk.
-
-        Raises BadInput, SparkFailed; ChunkLeaseLost from the lease, after stopping Spark.
-        """
+        """Process a lease's chunk. Raises BadInput, SparkFailed; ChunkLeaseLost from the lease, with Spark stopped."""
         self._ask(lease)
         try:
             while True:

@@ -57,10 +57,7 @@ class WorkerPool:
         return self.pid == before.pid and has_aged and self.begun >= before.begun
 
     def was_alive_at(self, at: float, now: float) -> bool:
-        """Return whether the worker was already running at that time, by its reported uptime.
-
-        Times: seconds since 1970.
-        """
+        """Return whether the worker was running at that time, by its reported uptime. Times: seconds since 1970."""
         return self.uptime_seconds is None or self.uptime_seconds >= now - at - UPTIME_SECONDS
 
     def matches_recorded_life(self, noted: Sequence[Any] | None, now: float) -> bool:

@@ -64,10 +64,7 @@ def describe_missing(
     left_queues: int = 0,
     gone: Sequence[str] = (),
 ) -> list[str]:
-    """Return a message for each thing that can't be observed or controlled.
-
-    gone: messages about workers that no longer answer.
-    """
+    """Return a message for each thing that can't be observed or set. gone: messages about silent workers."""
     notes = list(gone)
     if not workers:
         notes.append(

@@ -314,10 +314,7 @@ def parse_name(value: object) -> str:
 
 
 def parse_text(value: object) -> str:
-    """Return any text as Unicode, or "" if it is not text.
-
-    JSON can contain half of a surrogate pair, which can't be stored.
-    """
+    """Return any text as Unicode, without the halves of surrogate pairs that JSON can contain; "" if not text."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 

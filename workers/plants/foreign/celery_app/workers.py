@@ -108,10 +108,7 @@ class EventRequests:
         self._doubted &= set(living)
 
     def ask(self, pools: Iterable[WorkerPool]) -> None:
-        """Ask the workers that were not asked in this life.
-
-        A worker that refuses sends no events, and is not asked again.
-        """
+        """Ask the workers that were not asked in this life, once each: one that refuses sends no events."""
         if not (fresh := [pool for pool in pools if not self._was_asked(pool)]):
             return
         noted, now, at = self._noted.load_all(), self._clock(), self._monotonic()

@@ -87,10 +87,7 @@ class ApiServer:
         raise InvalidPlantResponse(f"{self.name} returned more than {MAX_PAGES} pages for {path}.")
 
     def patch(self, group: str, path: str, changes: object) -> dict[str, Any]:
-        """Merge changes into an object; None in them removes a field.
-
-        Raise as `get` does, also if the object does not exist.
-        """
+        """Merge changes into an object; None removes a field. Raise as `get` does, also if there is no object."""
         status, document = self._ask("PATCH", self._build_path(group, path), changes, MERGE_PATCH)
         return self._check_answer(status, document, f"patch {path}")
 
