@@ -181,6 +181,33 @@ def test_no_text_is_cut_or_lies_on_another_in_trouble(path, walk, observer, thin
     readable_at_any_width(walk, path.format(**things), observer, in_trouble)
 
 
+def test_the_page_of_an_incident_names_the_cause_and_its_action_states_the_effect(walk, observer, things):
+    cause, effect = "The handler of queue alert became 8× slower", "Frees the worker slots. Events of alert wait."
+    pause = {"action": "queue.pause", "subject": "queue/alert", "value": "consumption",
+             "words": "Pause consumption of alert", "effect": effect}  # fmt: skip
+    finding = {"subject": "queue/alert", "severity": "critical", "sign": "TOOBUSY", "sentence": cause,
+               "impact": "Queue process waits 41 s.", "incident": things["alert"], "actions": [pause]}  # fmt: skip
+    walk.set_viewport_size(DESKTOP)
+    walk.goto(f"/alerts/{things['alert']}/")
+    live(walk, observer)
+
+    def change(snapshot):
+        snapshot["health"] |= {"severity": "critical", "sentence": cause, "findings": [finding]}
+
+    observer.publish(evaluated=change)
+    expect(walk.locator("h1")).to_have_text(cause)
+    expect(walk.locator("#impact")).to_have_text("Queue process waits 41\u00a0s.")
+    action = walk.locator("#do-now details", has_text="Pause consumption of alert")
+    action.locator("summary").click()
+    expect(action.locator("form")).to_contain_text(effect)
+    expect(action.get_by_label("Reason")).to_have_value(f"Incident {things['alert']}: {cause}")
+    action.get_by_role("button", name="Pause consumption of alert").click()
+    toast = walk.locator(".toast")
+    expect(toast).to_contain_text("alert")
+    toast.get_by_role("button", name="Undo").click()
+    expect(walk.locator(".toast", has_text="ended")).to_be_visible()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [*MAIN_PAGES, *SINGLE_PAGES])
 def test_so_is_a_calm_plant_and_each_single_thing(path, walk, observer, things, declared):

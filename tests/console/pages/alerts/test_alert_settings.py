@@ -150,9 +150,12 @@ def test_a_silence_is_previewed_then_set_then_ended(operator, alert):
     assert alert.silence is not None
     assert "Node n1 is lost" in operator.get("/alerts/silences/").content.decode()
     silence = Silence.objects.get()
+    assert f'value="silence/{silence.pk}"' in operator.get("/alerts/silences/").content.decode()
+    longer = fetch(operator, "/manual-changes/extend", {"key": f"silence/{silence.pk}", "minutes": "30"})
+    assert longer.status_code == 200 and Silence.objects.get().expires_at > silence.expires_at
     assert fetch(operator, f"/alerts/silences/{silence.pk}/end").json()["message"] == "Silence ended."
     assert "had already ended" in fetch(operator, f"/alerts/silences/{silence.pk}/end").json()["message"]
-    assert [action for _, action, _ in audited()] == ["silence.set", "silence.end"]
+    assert [action for _, action, _ in audited()] == ["silence.set", "silence.extend", "silence.end"]
 
 
 def as_filled(page):
