@@ -53,7 +53,9 @@ EXAMPLES = int(os.environ.get("WEIR_TEST_EXAMPLES", "40"))
 hypothesis_settings.register_profile("weir", deadline=None, derandomize=IN_CI, max_examples=EXAMPLES)
 hypothesis_settings.load_profile("weir")
 
-# What was collected stays to the end of the run, a million objects of it: they are gone through once.
+# What was collected stays to the end of the run, a million objects of it: they are gone through once, and not while
+# they become more.
+gc.disable()
 gc.set_threshold(100_000, 50, 100)
 
 # Desks and plants of the tests stand on this machine, where typed addresses may not lead by themselves.
@@ -100,7 +102,13 @@ SERVED = (
 # What starts servers or programs, as a fixture or in a test's module. `heavy` marks the tests that use one of them.
 SERVERS = frozenset({"_control_server", "_node_servers"})
 PROGRAMS = ("subprocess", "Popen", "multiprocessing", "new_server")
-TOGETHER = {"plant": ("tests/plant/",), "served": SERVED, "rules": ("tests/workers/pipeline/rules/",)}
+# The tests of the house share the parsed sources and the rendered Help.
+TOGETHER = {
+    "plant": ("tests/plant/",),
+    "served": SERVED,
+    "rules": ("tests/workers/pipeline/rules/",),
+    "house": ("tests/house/", "tests/console/help/"),
+}
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -140,9 +148,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         sys.__stderr__.write(f"\n{report.nodeid} ({report.when}) failed:\n{report.longreprtext[-4000:]}\n")
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def _order(item: pytest.Item) -> tuple[bool, ...]:

@@ -25,9 +25,10 @@ from workers.models import Loop
 
 
 @pytest.fixture(autouse=True)
-def _uncollected_static_files(settings, tmp_path):
+def _uncollected_static_files(settings, tmp_path_factory):
     """Pages name static files as they stand; collecting them is `./run`'s part."""
-    settings.STATIC_ROOT = tmp_path
+    settings.STATIC_ROOT = tmp_path_factory.getbasetemp() / "no-static-files"
+    settings.STATIC_ROOT.mkdir(exist_ok=True)
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
     settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
 

@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import shutil
 import subprocess
 import sys
 from contextlib import closing, contextmanager
@@ -19,14 +20,28 @@ ROOT = Path(__file__).resolve().parents[2]
 # For tests that watch with more sockets than one person may have.
 MANY_SOCKETS = {"WEIR_LIVE_SOCKETS_PER_PERSON": "200"}
 PASSWORD = "a long enough pass phrase"
-# In one process: each start of Django takes seconds.
+# In one process: each start of Django takes seconds. What takes even longer is done once for all consoles of a run:
+# the first leaves a copy in the folder that it is given.
 READY = """
-import os, django
+import os, shutil, sys, tempfile
+from contextlib import suppress
+from pathlib import Path
+import django
 os.environ["DJANGO_SETTINGS_MODULE"] = "console.settings"
 django.setup()
+from django.conf import settings
 from django.core.management import call_command
-call_command("migrate", verbosity=0, interactive=False)
-call_command("collectstatic", verbosity=0, interactive=False)
+from django.db import connection
+prepared = Path(sys.argv[1])
+if not prepared.exists():
+    call_command("migrate", verbosity=0, interactive=False)
+    call_command("collectstatic", verbosity=0, interactive=False)
+    connection.close()  # which writes what its journal holds
+    copy = Path(tempfile.mkdtemp(dir=prepared.parent))
+    shutil.copy(settings.DATABASES["default"]["NAME"], copy)
+    shutil.copytree(settings.STATIC_ROOT, copy / "static")
+    with suppress(OSError):  # another was first
+        copy.rename(prepared)
 call_command("seed")
 """
 
@@ -81,7 +96,11 @@ def serving(control, nodes, data, open_files=None, **variables):
         "WEIR_NODES": " ".join((f"{name}={server.url}" for name, server in nodes.items())),
         "WEIR_ADMIN_PASSWORD": PASSWORD, "DATABASE_URL": f"sqlite:///{data / 'weir.sqlite3'}", **variables,
     }  # fmt: skip
-    subprocess.run([sys.executable, "-c", READY], cwd=ROOT, env=environment, check=True, capture_output=True)
+    prepared = _find_shared_folder(data) / "prepared-console"
+    if prepared.exists():
+        shutil.copytree(prepared, data, dirs_exist_ok=True)
+    ready = [sys.executable, "-c", READY, prepared]
+    subprocess.run(ready, cwd=ROOT, env=environment, check=True, capture_output=True)
     port = free_port()
     log = data / "web.log"
     with log.open("w") as output:
@@ -96,6 +115,11 @@ def serving(control, nodes, data, open_files=None, **variables):
     finally:
         process.terminate()
         process.wait(MAX_SECONDS)
+
+
+def _find_shared_folder(data):
+    """Return the folder that all processes of a run share, above the temporary folders of this one."""
+    return data.parent.parent if "PYTEST_XDIST_WORKER" in os.environ else data.parent
 
 
 def _limited(open_files):

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.house import sources
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("common", "queues", "controllers", "workers", "console")
 VERBS = frozenset((Path(__file__).parent / "verbs.txt").read_text(encoding="utf-8").split())
@@ -42,7 +44,7 @@ def iterate_definitions() -> Iterator[tuple[Path, ast.FunctionDef | ast.AsyncFun
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             if "migrations" not in path.parts:
-                for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                for node in sources.nodes(path):
                     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                         yield path.relative_to(ROOT), node
 

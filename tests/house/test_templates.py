@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
-import pytest
-from django.template import engines
+from django.template import TemplateSyntaxError, engines
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
+ALL = sorted(TEMPLATES.rglob("*.html"))
 MAX_LINE = 120
 EXPIRY = "frame/expiry.html"
 FORM = re.compile(r"<form\b[^>]*>")
@@ -18,31 +19,40 @@ VOID = {"area", "br", "col", "hr", "img", "input", "link", "meta", "source", "us
 
 
 def asking_for_an_end() -> list[Path]:
-    return [path for path in sorted(TEMPLATES.rglob("*.html")) if EXPIRY in path.read_text(encoding="utf-8")]
+    return [path for path in ALL if EXPIRY in path.read_text(encoding="utf-8")]
 
 
 def named(path: Path) -> str:
     return path.relative_to(TEMPLATES).as_posix()
 
 
-@pytest.mark.parametrize("path", sorted(TEMPLATES.rglob("*.html")), ids=named)
-def test_a_template_s_lines_fit_beside_each_other(path):
-    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-    long = [number for number, line in lines if len(line) > MAX_LINE]
-    assert long == [], f"break these lines between elements or attributes, or give the logic a tag: {long}"
+def test_the_lines_of_each_template_fit_beside_each_other():
+    long = [
+        f"{named(path)}:{number}"
+        for path in ALL
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > MAX_LINE
+    ]
+    assert long == [], "break these lines between elements or attributes, or give the logic a tag"
 
 
-@pytest.mark.parametrize("path", sorted(TEMPLATES.rglob("*.html")), ids=named)
-def test_a_template_compiles(path):
-    engines["django"].get_template(named(path))
+def test_each_template_compiles():
+    errors = {}
+    for path in ALL:
+        try:
+            engines["django"].get_template(named(path))
+        except TemplateSyntaxError as error:
+            errors[named(path)] = str(error)
+    assert ALL and errors == {}
 
 
-@pytest.mark.parametrize("path", asking_for_an_end(), ids=named)
-def test_a_form_that_asks_for_an_end_is_sent_with_the_zone_of_who_types_it(path):
+def test_a_form_that_asks_for_an_end_is_sent_with_the_zone_of_who_types_it():
     """A plain form would send what is typed as it stands, and the server would read it as UTC."""
-    before = path.read_text(encoding="utf-8").split(EXPIRY)[:-1]
-    forms = [FORM.findall("".join(before[: place + 1]))[-1] for place in range(len(before))]
-    assert [form for form in forms if "data-steer" not in form] == []
+    assert asking_for_an_end()
+    for path in asking_for_an_end():
+        before = path.read_text(encoding="utf-8").split(EXPIRY)[:-1]
+        forms = [FORM.findall("".join(before[: place + 1]))[-1] for place in range(len(before))]
+        assert [form for form in forms if "data-steer" not in form] == [], named(path)
 
 
 class Parts(HTMLParser):
@@ -81,6 +91,7 @@ class Parts(HTMLParser):
             del self.open[places[-1] :]
 
 
+@cache
 def read(name: str) -> Parts:
     parts = Parts()
     text = (TEMPLATES / name).read_text(encoding="utf-8")
@@ -96,16 +107,13 @@ def charts(name: str, refreshed: bool = False) -> Iterator[bool]:
         yield from charts(included, refreshed or inside)
 
 
-@pytest.mark.parametrize("path", sorted(TEMPLATES.rglob("*.html")), ids=named)
-def test_no_chart_stands_where_the_page_is_written_anew(path):
+def test_no_chart_stands_where_the_page_is_written_anew():
     """A chart is drawn into the element that was there first: of another nothing would be seen."""
-    assert True not in list(charts(named(path)))
+    assert [named(path) for path in ALL if True in charts(named(path))] == []
 
 
-@pytest.mark.parametrize("path", sorted(TEMPLATES.rglob("*.html")), ids=named)
-def test_what_somebody_unfolds_where_the_page_is_written_anew_has_an_id_by_which_it_stays_open(path):
-    parts = read(named(path))
-    assert [found for found in parts.details if found == ("", True)] == []
+def test_what_somebody_unfolds_where_the_page_is_written_anew_has_an_id_by_which_it_stays_open():
+    assert [named(path) for path in ALL if ("", True) in read(named(path)).details] == []
 
 
 def test_the_charts_of_pages_are_found():

@@ -29,13 +29,15 @@ TRACES = """() => document.querySelector("figure.chart .js-plotly-plot")?.data
 
 @pytest.fixture(scope="module")
 def archive(served):
-    """Nine days of a measurement by the minute: its value is the days since then. Gives the last time."""
+    """Nine days of a measurement by the minute: its value is the days since then, of which each begins ten minutes
+    early, so that a page that is opened some minutes later shows the same. Gives the last time.
+    """
     data = Path(served.environment["WEIR_DATA"])
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     by_day = {}
     for minute in range(DAYS * 1_440):
         at = now - timedelta(minutes=minute)
-        by_day.setdefault(at.date().isoformat(), []).append((at, float(minute // 1_440)))
+        by_day.setdefault(at.date().isoformat(), []).append((at, float((minute + 10) // 1_440)))
     for day, rows in by_day.items():
         times, values = zip(*sorted(rows), strict=True)
         table = pa.table(
