@@ -141,18 +141,18 @@ def _read_script(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _read_python(source: str) -> Iterator[tuple[int, str]]:
-    tree = ast.parse(source)
-    skipped = set(_list_skipped(tree))
-    for node in ast.walk(tree):
+    nodes = tuple(ast.walk(ast.parse(source)))
+    skipped = set(_list_skipped(nodes))
+    for node in nodes:
         if id(node) not in skipped and isinstance(node, ast.JoinedStr | ast.Constant):
             text = _format_string(node)
             if text:
                 yield node.lineno, text
 
 
-def _list_skipped(tree: ast.AST) -> Iterator[int]:
+def _list_skipped(nodes: Iterable[ast.AST]) -> Iterator[int]:
     """Yield the ids of docstrings, of the parts of formatted strings, and of the arguments of silent calls."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             yield id(node.value)
         elif isinstance(node, ast.JoinedStr):
