@@ -156,11 +156,13 @@ def pytest_runtestloop() -> None:
 
 
 def _order(item: pytest.Item) -> tuple[bool, ...]:
-    """The longest first."""
+    """The longest first. In a group, what needs Spark is last: its plant runs no longer than its own tests."""
     long = (item.get_closest_marker("slow") or item.get_closest_marker("thorough")) and item.nodeid.startswith(
         BY_THEMSELVES
     )
-    return group_of(item.nodeid) not in TOGETHER, not long, not item.get_closest_marker("spark")
+    in_group = group_of(item.nodeid) in TOGETHER
+    needs_spark = item.get_closest_marker("spark") is not None
+    return not in_group, not long, needs_spark == in_group
 
 
 def _leave_cases_of_sweeps_to_the_long_run(items: list[pytest.Item]) -> None:
