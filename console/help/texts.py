@@ -39,15 +39,17 @@ class Text:
     text: str
 
 
-def collect_texts(root: Path) -> Iterator[Text]:
-    """Yield the texts below the root, file by file: each once per file."""
-    for path, name in _list_files(root, ["templates"], "*.html", "*.txt"):
-        yield from _collect(name, _read_template(path.read_text(encoding="utf-8")))
-    for path, name in _list_files(root, ["static/js"], "*.js"):
-        yield from _collect(name, _read_script(path.read_text(encoding="utf-8")))
-    for path, name in _list_files(root, PYTHON_FOLDERS, "*.py"):
-        if "migrations" not in path.parts:
-            yield from _collect(name, _read_python(path.read_text(encoding="utf-8")))
+def collect_texts(root: Path, start: str = "") -> Iterator[Text]:
+    """Yield the texts of the files below the root whose path begins with `start`, each once per file."""
+    readers = (
+        (_read_template, ("templates",), ("*.html", "*.txt")),
+        (_read_script, ("static/js",), ("*.js",)),
+        (_read_python, PYTHON_FOLDERS, ("*.py",)),
+    )
+    for read, folders, patterns in readers:
+        for path, name in _list_files(root, folders, *patterns):
+            if name.startswith(start) and "migrations" not in path.parts:
+                yield from _collect(name, read(path.read_text(encoding="utf-8")))
 
 
 def _list_files(root: Path, folders: Iterable[str], *patterns: str) -> Iterator[tuple[Path, str]]:

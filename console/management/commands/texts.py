@@ -20,8 +20,7 @@ class Command(OneLineCommand):
         parser.add_argument("folder", nargs="?", default="", help="only files whose path starts with this")
 
     def handle(self, *arguments: object, **options: Any) -> None:
-        texts = (text for text in collect_texts(settings.BASE_DIR) if text.file.startswith(options["folder"]))
-        for file, group in groupby(texts, lambda text: text.file):
+        for file, group in groupby(collect_texts(settings.BASE_DIR, options["folder"]), lambda text: text.file):
             if not options["json"]:
                 self.stdout.write(f"# {file}")
             for text in group:
