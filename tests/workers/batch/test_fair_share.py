@@ -21,8 +21,8 @@ CHUNK_SECONDS = 100
 
 
 class OneWorker:
-    """The only worker of the role `spark`: it does a chunk in CHUNK_SECONDS of virtual time, and what the
-    manager sends waits for it in the order of priority, as at the broker.
+    """The only worker of the role `spark`: it does a chunk in so many seconds of virtual time, and what the manager
+    sends waits for it in the order of priority, as at the broker.
     """
 
     def __init__(self, control: redis.Redis, data: Path) -> None:
@@ -30,7 +30,7 @@ class OneWorker:
         self.sent: list[tuple[int, int, int, str]] = []
         self.schedule: dict[int, str] = {}  # after so many seconds a run of that task begins
         self.deadlines: dict[str, datetime] = {}
-        self.chunk_seconds = 3
+        self.chunk_seconds, self.requested_chunk_seconds = 3, CHUNK_SECONDS
         self.done: list[tuple[str, float]] = []
         self.messages = 0
 
@@ -56,7 +56,7 @@ class OneWorker:
             task_managers.tick(self.control, self.now, self.submit)
 
     def work(self, lease: Any) -> ChunkResult:
-        for _ in range(CHUNK_SECONDS if lease.chunk.run.is_requested else self.chunk_seconds):
+        for _ in range(self.requested_chunk_seconds if lease.chunk.run.is_requested else self.chunk_seconds):
             self.pass_second()
             lease.check({"rows": 0, "share": 0.5})
         self.done.append((str(lease.chunk.run.task.name), self.seconds()))
@@ -115,8 +115,8 @@ def test_six_experiments_at_work_delay_a_scheduled_run_by_a_few_seconds(plant):
 
 def test_what_was_given_back_is_done_in_the_end_and_counts_as_no_try(plant):
     experiments = begin_six(plant, person("anna"))
-    plant.schedule = {10: "rollup"}
-    plant.run_for(1_300)
+    plant.requested_chunk_seconds, plant.schedule = 30, {10: "rollup"}
+    plant.run_for(450)
     assert {run.state for run in Run.objects.all()} == {Run.State.DONE}
     first = Chunk.objects.get(run=experiments[0], identifier="a")
     assert (first.yields, first.tries) == (1, 0)
