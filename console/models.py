@@ -112,6 +112,16 @@ class SavedFilter(models.Model):
         return f"{self.page} {self.name}"
 
 
+class UserPreferences(models.Model):
+    """How a person wants to see the console, in all browsers. A value that is absent is the default."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="weir_preferences")
+    values = models.JSONField(default=dict)  # {"theme": "dark"}: see console.actions.preferences
+
+    def __str__(self) -> str:
+        return f"preferences of user {self.user_id}"
+
+
 class ApiToken(models.Model):
     """A key for the API: only its SHA-256 is stored. It has a role and an expiry, and may be limited further.
 

@@ -150,6 +150,7 @@ urlpatterns = [
     path("timeline/", timeline.timeline_page, name="timeline"),
     path("timeline/table.csv", timeline.table, name="timeline-table"),
     path("timeline/document.html", timeline.document, name="timeline-document"),
+    path("settings/preferences", account.preference_set, name="preference-set"),
     path("filters/save", filtered_list.save, name="filter-save"),
     path("filters/remove", filtered_list.remove, name="filter-remove"),
     path("welcome/", welcome.welcome_page, name="welcome"),

@@ -29,6 +29,7 @@ CONSOLE_TABLES = {
     "console_identity": READ,
     "console_queuelimit": READ,
     "console_savedfilter": READ,
+    "console_userpreferences": READ,
     "console_sharedlink": READ,
     "console_recoverycode": HIDDEN,
     "console_session": HIDDEN,

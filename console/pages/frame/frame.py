@@ -10,7 +10,8 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from common.stored_document import BadDocument
-from console.accounts.access import Actor, actor_of
+from console.accounts.access import Actor, actor_of, user_of
+from console.actions.preferences import load_preferences
 from console.connections.control_server import load_snapshot
 from console.display.states import get_health_word, list_calling_alerts
 from console.navigation import Section, get_page_permission, on_rail
@@ -140,6 +141,7 @@ class Frame:
     user: str
     role: str | None
     limited: bool  # limited to some queues: actions on the whole plant are not offered
+    preferences: dict[str, str] | None  # of the user (`console.actions.preferences`); None: never chosen
     submission: str  # of a form that is sent without a script
     can: dict[str, bool]  # by action, with dots as underscores: see console.accounts.access.ACTIONS
 
@@ -221,6 +223,7 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
             user=actor.name,
             role=actor.role,
             limited=actor.queues is not None,
+            preferences=load_preferences(user_of(request)),
             submission=secrets.token_hex(16),
             # The past can't be changed.
             can=actor.list_permissions() if was is None else dict.fromkeys(actor.list_permissions(), False),

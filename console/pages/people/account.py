@@ -19,6 +19,7 @@ from common.errors import BadInput
 from console.accounts import identity_provider, sessions, tokens
 from console.accounts.access import actor_of, requires, user_of
 from console.accounts.password_form import OwnPasswordForm
+from console.actions import preferences
 from console.audit import audit_log
 from console.input.form_values import parse_number
 from console.models import ApiToken, UserSession
@@ -115,6 +116,14 @@ def session_end(request: HttpRequest, session_id: int) -> ActionResult:
     sessions.end(actor, session)
     where = reverse("settings") if session.user == request.user else reverse("users")
     return ActionResult(f"A session of {session.user.get_username()} was logged out.", where, {"go": where})
+
+
+@declare_action("account.change", lambda request, errors, submitted: settings_page(request, errors, submitted))
+def preference_set(request: HttpRequest) -> ActionResult:
+    """Set a preference of the user. Posted: name, value."""
+    name, value = (request.POST.get(field, "") for field in ("name", "value"))
+    preferences.set_preference(actor_of(request), user_of(request), name, value)
+    return ActionResult(f"{name.capitalize()}: {value}.", reverse("settings"))
 
 
 def settings_page(

@@ -90,7 +90,8 @@ function read() {
 /** @param {{ id: number | string, severity: string, title: string, sentence: string, url?: string }} alert */
 async function show(alert) {
   const words = `${alert.severity[0].toUpperCase()}${alert.severity.slice(1)}: ${alert.title}`;
-  const options = { body: alert.sentence, tag: `weir-alert-${alert.id}`, renotify: true, requireInteraction: alert.severity === "critical", data: { url: alert.url ?? `/alerts/${alert.id}/` } };
+  const silent = document.documentElement.dataset.sound !== "on";
+  const options = { body: alert.sentence, silent, tag: `weir-alert-${alert.id}`, renotify: true, requireInteraction: alert.severity === "critical", data: { url: alert.url ?? `/alerts/${alert.id}/` } };
   try {
     const note = new Notification(words, options);
     note.onclick = () => { window.focus(); location.assign(options.data.url); };

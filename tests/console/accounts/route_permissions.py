@@ -34,7 +34,8 @@ OPEN_TO = {
         logout/ confirm/
     """,
     ("viewer", "POST"): """
-        alerts/silences/preview alerts/rules/preview settings/ filters/save filters/remove
+        alerts/silences/preview alerts/rules/preview settings/ settings/preferences filters/save
+        filters/remove
         settings/sessions/<int:session_id>/end settings/tokens settings/tokens/<int:token_id>/revoke
         settings/second-factor/ api/v1/sessions/<session_id>/end api/v1/tokens api/v1/tokens/<token_id>/revoke
         api/v1/silences/preview api/v1/alert-rules/<name>/preview api/v1/proposals

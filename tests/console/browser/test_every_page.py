@@ -162,13 +162,41 @@ def in_trouble(snapshot):
     snapshot["totals"] |= {"latency_p95_seconds": 115.0, "backlog_seconds": 1_114.0, "backlog_events": 3_000_000}
 
 
-def readable_at_any_width(page, path, observer, change):
+def in_one_trouble(incident):
+    """The change of a snapshot in which one critical problem has an incident and an action."""
+    sentence = "The handler of queue alert became 8× slower and holds both worker slots."
+    effect = "Frees both worker slots in 36 s. Queue telemetry catches up; events of alert wait."
+    action = {"action": "queue.pause", "subject": "queue/alert", "value": "consumption", "effect": effect,
+              "words": "Pause consumption of alert"}  # fmt: skip
+    finding = {
+        "subject": "queue/alert", "severity": "critical", "sign": "TOOBUSY", "sentence": sentence, "incident": incident,
+        "impact": "Queue telemetry can't get a slot: its oldest event waits 1,114 s (limit 30 s). No event is lost.",
+        "affected": ["queue/telemetry"], "actions": [action],
+    }  # fmt: skip
+
+    def change(snapshot):
+        snapshot["health"] |= {"state": "TOOBUSY", "severity": "critical", "sentence": sentence, "findings": [finding]}
+        alert = {"id": incident, "severity": "critical", "title": "Queue alert falls behind", "since": time.time() - 400}
+        snapshot["alerts"] = [alert]
+        snapshot["totals"] |= {"latency_p95_seconds": 115.0, "backlog_seconds": 1_114.0, "backlog_events": 394}
+
+    return change
+
+
+def calm(snapshot):
+    """All nodes are normal, and one is drained."""
+    normal = snapshot["nodes"]["n1"]
+    snapshot["nodes"] |= {"n2": {**normal}, "n3": {**normal, "drained": True}}
+
+
+def readable_at_any_width(page, path, observer, **change):
     page.set_viewport_size(DESKTOP)
     page.emulate_media(reduced_motion="reduce")
+    observer.publish(**change)
     page.goto(path)
-    live(page, observer)
-    observer.publish(evaluated=change)
+    expect(page.locator("#connection")).not_to_have_attribute("data-connection", "reading")
     for width, scheme in zip(WIDTHS, itertools.cycle(("light", "dark")), strict=False):
+        observer.publish(**change)
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
         assert (overhang(page), unreadable(page)) == (0, []), (path, width)
@@ -178,7 +206,13 @@ def readable_at_any_width(page, path, observer, change):
 @pytest.mark.parametrize("path", MAIN_PAGES)
 def test_no_text_is_cut_or_lies_on_another_in_trouble(path, walk, observer, things):
     """At six widths, with the themes in turn."""
-    readable_at_any_width(walk, path.format(**things), observer, in_trouble)
+    readable_at_any_width(walk, path.format(**things), observer, evaluated=in_trouble)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", MAIN_PAGES)
+def test_so_is_one_single_trouble(path, walk, observer, things):
+    readable_at_any_width(walk, path.format(**things), observer, evaluated=in_one_trouble(things["alert"]))
 
 
 def test_the_page_of_an_incident_names_the_cause_and_its_action_states_the_effect(walk, observer, things):
@@ -212,7 +246,7 @@ def test_the_page_of_an_incident_names_the_cause_and_its_action_states_the_effec
 @pytest.mark.parametrize("path", [*MAIN_PAGES, *SINGLE_PAGES])
 def test_so_is_a_calm_plant_and_each_single_thing(path, walk, observer, things, declared):
     observer.publish(with_objective)
-    readable_at_any_width(walk, path.format(**things), observer, lambda snapshot: None)
+    readable_at_any_width(walk, path.format(**things), observer, change=calm)
 
 
 @pytest.mark.thorough
@@ -290,7 +324,7 @@ def test_names_as_long_as_they_may_be_fit_a_phone(path, open_page, observer):
         assert table.evaluate("(table) => table.offsetWidth <= table.parentElement.clientWidth")
 
 
-def test_the_keyboard_reaches_everything(open_page, observer):
+def test_the_keyboard_reaches_everything(open_page, observer, things):
     page = open_page("/nodes/")
     live(page, observer)
     page.keyboard.press("?")
@@ -304,6 +338,13 @@ def test_the_keyboard_reaches_everything(open_page, observer):
     page.keyboard.type("alert")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/queues/alert/$"))
+    observer.publish(evaluated=in_one_trouble(things["alert"]))
+    page.keyboard.press("Control+k")
+    expect(page.locator("#search-results [data-url]").first).to_contain_text("Pause consumption of alert")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(f"/alerts/{things['alert']}/#action-queue-pause-queue-alert-consumption$"))
+    form = page.locator("details.quick-action[open] form")
+    expect(form.get_by_label("Reason")).to_be_visible()
 
 
 def test_the_numbers_are_there_without_scripts(open_page, observer):
@@ -313,13 +354,22 @@ def test_the_numbers_are_there_without_scripts(open_page, observer):
 
 
 @pytest.mark.thorough
-def test_the_reader_chooses_the_theme_and_it_stays(open_page, observer):
+def test_a_user_chooses_the_theme_for_all_browsers(open_page, observer):
     page = open_page("/settings/", color_scheme="light")
     ground = "getComputedStyle(document.body.parentElement).backgroundColor"
-    page.get_by_role("button", name="Dark").click()
-    assert page.evaluate(ground) == "rgb(15, 19, 24)"
-    page.goto("/")
-    assert page.evaluate(ground) == "rgb(15, 19, 24)"
+
+    def choose(theme):
+        with page.expect_response("**/settings/preferences") as answer:
+            page.get_by_role("button", name=theme).click()
+        assert answer.value.ok
+
+    choose("Dark")
+    try:
+        assert page.evaluate(ground) == "rgb(15, 19, 24)"
+        other = open_page("/", locale="en-GB")  # another browser
+        assert other.evaluate(ground) == "rgb(15, 19, 24)"
+    finally:
+        choose("System")
 
 
 WINDOW = "from=2026-11-20T00:00:00&to=2026-11-20T06:00:00"
