@@ -132,8 +132,8 @@ def run_document(run: Run) -> dict[str, Any]:
     return asdict(describe_run(run))
 
 
-def describe_task(task: Task, now: datetime) -> DescribedTask:
-    """Return the current state of the task."""
+def describe_task(task: Task, now: datetime, run_count: int = LAST_RUNS) -> DescribedTask:
+    """Return the current state of the task, with its last runs."""
     declared, trouble = _find_job(task)
     last_start = task.runs.filter(owner=None).order_by("-created_at").values_list("created_at", flat=True)
     next_at = task_definitions.compute_next_start(task.periodic, last_start.first(), now) if task.enabled else None
@@ -153,7 +153,7 @@ def describe_task(task: Task, now: datetime) -> DescribedTask:
         deadline=None if task.deadline is None else f"{task.deadline:%H:%M}",
         enabled=task.enabled,
         digest=digest_of(audit_document(task)),
-        runs=[describe_run(run) for run in list_last_runs(task, LAST_RUNS)],
+        runs=[describe_run(run) for run in list_last_runs(task, run_count)],
     )
 
 

@@ -35,6 +35,7 @@ JOINT = OWNERS[-1]  # it acts by default, and its terms cover all operators
 PAST_SECONDS, PAST_POINTS = 2_700.0, 90
 SHOWN_RESCALES, READ_ENTRIES = 8, 100
 COST_SECONDS = 3_600.0
+WINDOWS_SECONDS = 3 * 3_600.0  # a range of this length has windows of 10 s
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,14 @@ class StoredFigures:
     data: Path
 
     def load_series(self, series: Sequence[str], since: float, until: float) -> tuple[Floats, Floats]:
-        """Return times, and series by times; none while the control server is unreachable."""
+        """Return times, and series by times; none while the control server is unreachable.
+
+        Windows of 10 s where they exist, and seconds after them: an hour of seconds takes too long for a page.
+        """
         try:
-            columns = metric_history.read_columns(self.control, self.data, since, until, series)
+            columns = metric_history.read_columns(
+                self.control, self.data, since, until, series, range_seconds=WINDOWS_SECONDS, means=True
+            )
         except redis.RedisError:
             return np.zeros(0), np.zeros((len(series), 0))
         rows = [columns[one_series] for one_series in series]
@@ -329,7 +335,9 @@ def _compute_task_cost(loop: Loop, names: Sequence[str], kept: StoredFigures, no
     known = ~np.isnan(rows).any(axis=0)
     if not known.any():
         return None
-    mean, seconds = float(rows[:, known].sum(axis=0).mean()), float(np.ptp(at[known]))
+    times, tasks = at[known], rows[:, known].sum(axis=0)
+    seconds = float(np.ptp(times))
+    mean = float(np.average(tasks, weights=np.gradient(times)) if len(times) > 1 else tasks.mean())
     return TaskCost(hours=round(mean * seconds / 3_600, 2), mean=round(mean, 2), minutes=round(seconds / 60))
 
 

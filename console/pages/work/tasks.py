@@ -178,12 +178,11 @@ def _list_requirements(request: HttpRequest, current: Sequence[str] = ()) -> lis
 
 
 def _build_row(task: Task, now: datetime) -> TaskWithTrend:
-    trend = [task_documents.describe_run(run) for run in reversed(task_documents.list_last_runs(task, TREND_RUNS))]
+    described = task_documents.describe_task(task, now, TREND_RUNS)
+    trend = described.runs[::-1]
     longest = max((run.seconds for run in trend if run.seconds is not None), default=None)
     last = trend[-1] if trend else None
-    return TaskWithTrend(
-        **vars(task_documents.describe_task(task, now)), trend=trend, last=last, longest_seconds=longest
-    )
+    return TaskWithTrend(**vars(described), trend=trend, last=last, longest_seconds=longest)
 
 
 @declare_page("plant.view")

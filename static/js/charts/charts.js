@@ -205,7 +205,8 @@ class Chart {
   /** Return why nothing is drawn. */
   why() {
     if (this.failed) return "The console is not responding.";
-    return this.continues() ? "No data yet. The chart starts with the next snapshot." : "No data for this period.";
+    const titles = this.lanes.map(({ title }) => title).join(", ");
+    return this.continues() ? `${titles}: no data yet. The chart starts with the next value.` : `${titles}: no data for this period.`;
   }
 
   /** @param {string} text */

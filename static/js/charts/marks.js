@@ -96,8 +96,17 @@ export function drawBar(bar, row, colours, layout, plotted) {
   if (right <= left) return;
   const isAlert = bar.severity !== "", edge = isAlert ? colours[bar.severity === "critical" ? "toobusy" : "busy"] : colours.text;
   layout.shapes.push({ type: "rect", xref: "x", yref: "paper", x0: new Date(left), x1: new Date(right), y0: low, y1: high, line: { color: edge, width: 1 }, fillcolor: isAlert ? edge : colours.surface });
-  // The bar of an alert is filled. A bar that is too short for its label has it on its left, too.
-  const fits = !isAlert && (right - left) / (to - from) * plotted.width > bar.label.length * CHARACTER_WIDTH + 12;
-  if (!fits && plotted.width < NARROW) return; // no room on its left either
-  layout.annotations.push({ text: plain(bar.label), x: new Date(fits ? right : left), xref: "x", xshift: -4, y: (low + high) / 2, yref: "paper", xanchor: "right", yanchor: "middle", showarrow: false, font: { size: 12, color: colours.text } });
+  const pixels = (/** @type {number} */ span) => span / (to - from) * plotted.width, needed = bar.label.length * CHARACTER_WIDTH + 12, fits = pixels(right - left) > needed;
+  if (!fits && plotted.width < NARROW) return; // no room beside it either
+  const place = placeLabel(isAlert, fits, pixels(left - from) > needed), atLeft = place === "before" || place === "start", toLeft = place === "before" || place === "end";
+  layout.annotations.push({ text: plain(bar.label), x: new Date(atLeft ? left : right), xref: "x", xshift: toLeft ? -4 : 4, xanchor: toLeft ? "right" : "left", y: (low + high) / 2, yref: "paper", yanchor: "middle", showarrow: false, font: { size: 12, color: place === "start" ? colours.surface : colours.text } });
+}
+
+/** Return the place of a bar's label: before or after the bar, or at the start or end in it. The bar of an alert is
+ * filled, so its label is before it.
+ * @param {boolean} isAlert @param {boolean} fits in the bar @param {boolean} hasRoom before the bar */
+function placeLabel(isAlert, fits, hasRoom) {
+  if (hasRoom && (isAlert || !fits)) return "before";
+  if (!fits) return "after";
+  return isAlert ? "start" : "end";
 }

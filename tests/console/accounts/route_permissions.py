@@ -180,6 +180,7 @@ API_BODIES = {
     "POST api/v1/changes": {"specversion": "1.0", "id": "1", "source": "/ci", "type": "dev.test.deploy"},
     "POST api/v1/shared-links": {"at": "2026-11-20T03:12:00Z", "hours": 1, "reason": "a test"},
     "POST api/v1/loops/<loop_id>/mode": {"mode": "auto", "reason": "a test"},
+    "POST api/v1/loops/<loop_id>/mode-proposal": {"approve": False, "reason": "a test"},
     "POST api/v1/plans/<plan_id>/approve": {"hash": "0" * 64, "reason": "a test"},
     "POST api/v1/queues/<queue>/points": {"points": {"n1": 1000}, "reason": "a test"},
     "POST api/v1/queues/<queue>/create": {"kind": "jobs", "reason": "a test"},

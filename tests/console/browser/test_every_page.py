@@ -176,7 +176,12 @@ def in_one_trouble(incident):
 
     def change(snapshot):
         snapshot["health"] |= {"state": "TOOBUSY", "severity": "critical", "sentence": sentence, "findings": [finding]}
-        alert = {"id": incident, "severity": "critical", "title": "Queue alert falls behind", "since": time.time() - 400}
+        alert = {
+            "id": incident,
+            "severity": "critical",
+            "title": "Queue alert falls behind",
+            "since": time.time() - 400,
+        }
         snapshot["alerts"] = [alert]
         snapshot["totals"] |= {"latency_p95_seconds": 115.0, "backlog_seconds": 1_114.0, "backlog_events": 394}
 
@@ -338,6 +343,7 @@ def test_the_keyboard_reaches_everything(open_page, observer, things):
     page.keyboard.type("alert")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/queues/alert/$"))
+    live(page, observer)
     observer.publish(evaluated=in_one_trouble(things["alert"]))
     page.keyboard.press("Control+k")
     expect(page.locator("#search-results [data-url]").first).to_contain_text("Pause consumption of alert")

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("console", "0014_drill_checks"),
+        ("console", "0015_ticks_option"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
