@@ -21,7 +21,35 @@ pytestmark = BROWSER
 MAX_COLD_BYTES = 450_000
 
 
-def test_an_override_says_what_it_does_holds_and_can_be_undone(open_page, observer, worker_loop):
+RECORD = """
+from datetime import timedelta
+from django.utils import timezone
+from workers.models import Loop
+loop = Loop.objects.get(name="worker_rate/alert/n1")
+seen = {"removed": 0, "started": 0, "waiting_to_run": 0, "age_seconds": 0.2, "unfit": None, "queue_length": 3_000}
+for number in range(10):
+    loop.entries.create(
+        at=timezone.now() - timedelta(seconds=100 - 5 * number), mode="auto", observation=seen, action={"start": 5},
+        parameters={"events_per_worker": 100, "guard": {}}, reason="recorded for a replay",
+    )
+"""
+FORGET = "from workers.models import LedgerEntry; LedgerEntry.objects.filter(reason='recorded for a replay').delete()"
+
+
+@pytest.fixture
+def recorded_ticks(served):
+    """Ten ticks of the loop of alert's workers on n1, each of which started 5 workers."""
+
+    def run(code):
+        command = [sys.executable, "manage.py", "shell", "-v", "0", "-c", code]
+        subprocess.run(command, cwd=ROOT, env=served.environment, check=True, capture_output=True)
+
+    run(RECORD)
+    yield
+    run(FORGET)
+
+
+def test_an_override_says_what_it_does_holds_and_can_be_undone(open_page, observer, worker_loop, recorded_ticks):
     page = open_page(worker_loop)
     live(page, observer)
     button = page.locator("#steer button.primary")
@@ -38,6 +66,25 @@ def test_an_override_says_what_it_does_holds_and_can_be_undone(open_page, observ
     expect(page.locator("#parameters tr", has_text="Upper limit").locator("td").first).to_have_text("500")
     page.get_by_role("button", name="Undo").click()
     expect(banner).to_have_count(0)
+    # What if: the values are replayed on the record, then put in force until their end, and ended in the list.
+    page.get_by_role("link", name="What if", exact=True).click()
+    page.locator('[name="would-guard.maximum"]').fill("2")
+    page.get_by_role("button", name="Run replay").click()
+    result = page.get_by_role("region", name="Result")
+    expect(result).to_contain_text("of 10")
+    expect(result).to_contain_text("recorded: 50")
+    values = page.locator("form[action$=override]")
+    values.get_by_label("Reason").fill("fewer suffice")
+    values.get_by_role("button", name="Override values").click()
+    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    page.goto("/manual-changes/")
+    row = page.locator("#hands li", has_text="fewer suffice")
+    expect(row.locator("[data-until]").first).to_contain_text(":")
+    row.locator("summary", has_text="End now").click()
+    row.get_by_role("button", name="End now").click()
+    expect(page.locator(".toast")).to_contain_text("ended")
+    page.reload()
+    expect(page.locator("#hands li", has_text="fewer suffice")).to_have_count(0)
 
 
 @pytest.mark.thorough
