@@ -132,9 +132,10 @@ def known_users() -> SafeString:
 
 
 @register.simple_tag
-def known_capabilities(snapshot: Snapshot) -> SafeString:
+def known_capabilities(snapshot: Snapshot | None) -> SafeString:
     """Render the suggestions of a field for a capability of a worker host (list="known-capabilities")."""
-    names = {name for host in snapshot.hosts.values() for name in host.capabilities}
+    hosts = snapshot.hosts.values() if snapshot else ()
+    names = {name for host in hosts for name in host.capabilities}
     return _render_datalist("known-capabilities", sorted(names)[:MAX_SUGGESTED])
 
 
