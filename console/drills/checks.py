@@ -78,10 +78,10 @@ def _observe_full_slots(evidence: DrillEvidence) -> str | None:
     crowd, totals = evidence.now.crowd, evidence.now.totals
     if crowd is not None and crowd.queue == evidence.queue:
         others = f"; {', '.join(sorted(crowd.crowded))} wait" if crowd.crowded else ""
-        return f"{evidence.queue} holds the worker slots{others}"
+        return f"Queue {evidence.queue} holds the worker slots{others}"
     slots, row = totals.worker_slots or 0, evidence.now.queues.get(evidence.queue)
     is_full = slots and (totals.workers_at_work or 0.0) >= slots - 0.2
-    return f"{evidence.queue} fills the {slots} worker slots" if is_full and row and row.waiting_events else None
+    return f"Queue {evidence.queue} fills the {slots} worker slots" if is_full and row and row.waiting_events else None
 
 
 def _observe_late(evidence: DrillEvidence) -> str | None:
@@ -124,13 +124,13 @@ CHECKS: Mapping[str, Sequence[DrillCheck]] = {
         DrillCheck("Queue {queue} is nearly empty again", _observe_empty),
     ),
     "slow-handler": (
-        DrillCheck("{queue} holds the worker slots, and other queues wait", _observe_full_slots),
+        DrillCheck("Queue {queue} holds the worker slots, and other queues wait", _observe_full_slots),
         DrillCheck("The worker rate loops act, but the wait still grows", _observe_late),
-        DrillCheck("You press Pause consumption of {queue}", _observe_right_action),
+        DrillCheck("You press Pause consumption of {queue} on the overview", _observe_right_action),
     ),
     "node-lost": (
         DrillCheck("{node} is offline within 10 s", _observe_offline),
-        DrillCheck("Its points move to the other nodes", _observe_moved_points),
+        DrillCheck("Its points (shares of new events) move to the other nodes", _observe_moved_points),
         DrillCheck("{node} is back, and no stored event is lost", _observe_return),
     ),
 }

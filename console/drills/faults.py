@@ -27,6 +27,7 @@ from workers.steering import enforcing
 
 Undo = dict[str, Any]
 PRACTICE_QUEUE, PRACTICE_PRODUCER, EVENT_TYPE = "practice", "practice", "order"
+BURST_PRODUCER = "drill"
 HANDLER = "emulate"
 # A quarter of each worker slot; eight times that is twice the capacity, however many slots there are.
 SERVICE_SECONDS, EVENTS_PER_SLOT = 0.0125, 20.0
@@ -56,12 +57,20 @@ def choose_queue(snapshot: Snapshot) -> str:
     return busiest.name if busiest is not None and rate(busiest) > 0 else PRACTICE_QUEUE
 
 
+def find_usual_producer(snapshot: Snapshot, queue: str) -> str:
+    """Return the producer that sends most of a queue's events: a hot key has no producer of its own."""
+    rates = {name: producer.queues.get(queue) or 0.0 for name, producer in snapshot.producers.items()}
+    busiest = max(rates, key=lambda name: rates[name], default=PRACTICE_PRODUCER)
+    return busiest if rates.get(busiest) else PRACTICE_PRODUCER
+
+
 class EmbeddedPlant:
     """The plant of ./run on this machine. Producers of the drill publish until it is closed."""
 
     def __init__(self, control: redis.Redis, control_url: str) -> None:
         self._control, self._control_url = control, control_url
         self._streams: dict[tuple[str, str], EventStream] = {}
+        self._loads: dict[str, EventStream] = {}  # queue → the stream of its fault
         self._publisher: StreamPublisher | None = None
 
     def prepare(self, subjects: Mapping[str, str], now: datetime) -> None:
@@ -118,12 +127,15 @@ class EmbeddedPlant:
             self._overload(node, queue, by, now)
 
     def _start_load(self, kind: FaultKind, queue: str) -> None:
-        row = self.read_snapshot().queues.get(queue)
-        usual = max(MIN_PER_SECOND, (row.in_per_second or 0.0) if row else 0.0)
+        snapshot = self.read_snapshot()
+        row = snapshot.queues.get(queue)
+        more = max(MIN_PER_SECOND, (row.in_per_second or 0.0) if row else 0.0) * BURST_FACTOR
+        producer = BURST_PRODUCER if kind == "burst" else find_usual_producer(snapshot, queue)
+        stream = self._loads[queue] = self._publish(EventStream(producer, queue, EVENT_TYPE, 0.0))
         if kind == "burst":
-            self._publish(EventStream("drill", queue, EVENT_TYPE, 0.0)).per_second = usual * BURST_FACTOR
+            stream.per_second = more
         else:
-            self._publish(EventStream("drill", queue, EVENT_TYPE, 0.0)).hot_per_second = usual * BURST_FACTOR
+            stream.hot_per_second = more
 
     def _overload(self, node: str, queue: str, by: User | None, now: datetime) -> None:
         """Give a node most points of a queue, and a capacity below the load that follows from it."""
@@ -147,7 +159,7 @@ class EmbeddedPlant:
         """End a fault, whether it was started or not."""
         queue, node = subjects.get("queue", ""), subjects.get("node", "")
         if kind in ("burst", "hot_key"):
-            if stream := self._streams.get(("drill", queue)):
+            if stream := self._loads.pop(queue, None):
                 stream.calm()
         elif kind in ("slow_handler", "failing_events"):
             self._restore_options(kind, queue, undo["handler_options"], now)

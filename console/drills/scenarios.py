@@ -128,7 +128,13 @@ SCENARIOS: Mapping[str, DrillScenario] = {
             ),
             faults=(DrillFault("burst", 60.0),),
             right=(
-                (PAUSE_INTAKE, ADD_SLOT, DrillResponse("alert.acknowledge"), DrillResponse("override.set", "{queue}")),
+                (
+                    PAUSE_INTAKE,
+                    PAUSE_CONSUMPTION,
+                    ADD_SLOT,
+                    DrillResponse("alert.acknowledge"),
+                    DrillResponse("override.set", "{queue}"),
+                ),
             ),
             harmful=(OTHER_CONSUMPTION, DrillResponse("loop.mode", "{queue}", "hold")),
             lesson="Look at the backlog first. While it falls, the loops handle the burst, and you only need to "
@@ -241,7 +247,7 @@ SCENARIOS: Mapping[str, DrillScenario] = {
                 "Pause the intake of {queue} until the owner of the key has fixed the cause.",
             ),
             faults=(DrillFault("hot_key", 180.0),),
-            right=((PAUSE_INTAKE, ADD_SLOT, DrillResponse("override.set", "{queue}")),),
+            right=((PAUSE_INTAKE, PAUSE_CONSUMPTION, ADD_SLOT, DrillResponse("override.set", "{queue}")),),
             harmful=(OTHER_CONSUMPTION,),
             lesson="Compare the events by key before you look at producers and nodes.",
         ),

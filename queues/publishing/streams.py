@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from common.errors import WeirError
-from queues.publishing.client import Client
+from queues.publishing.client import Client, WhenThrottled
 
 ROUNDS_PER_SECOND = 5
 MAX_DELAY_SECONDS = 1.0  # a round that was held up for longer is left out: the load is what it is
@@ -25,6 +25,8 @@ class EventStream:
 
     hot_per_second: events of a single key, in addition to the others. keys: number of the other keys. day_seconds:
     period of a daily rhythm between a quarter and seven quarters of the rate, which begins in the morning; 0: none.
+    when_throttled: while the queue is throttled, "raise" leaves out the events, and "ignore" sends them. A stream that
+    waits would delay the others.
     """
 
     producer: str
@@ -35,6 +37,7 @@ class EventStream:
     hot_per_second: float = 0.0
     day_seconds: float = 0.0
     keys: int = KEYS
+    when_throttled: WhenThrottled = "raise"
     owed: float = 0.0
 
     def __post_init__(self) -> None:
@@ -96,6 +99,11 @@ class StreamPublisher:
         for client in self._clients.values():
             client.close()
 
+    @property
+    def seconds(self) -> float:
+        """Return the time since the start, by which the daily rhythm is computed."""
+        return time.monotonic() - self._began if self._began else 0.0
+
     def _run(self) -> None:
         due = self._began = time.monotonic()
         while not self._ended.wait(max(0.0, due - time.monotonic())):
@@ -104,12 +112,14 @@ class StreamPublisher:
                 self._publish(stream)
 
     def _publish(self, stream: EventStream) -> None:
-        count = stream.count_due(time.monotonic() - self._began)
+        count = stream.count_due(self.seconds)
         if not count:
             return
         try:
             if stream.producer not in self._clients:
-                self._clients[stream.producer] = Client(self._control_url, producer=stream.producer)
+                self._clients[stream.producer] = Client(
+                    self._control_url, producer=stream.producer, when_throttled=stream.when_throttled
+                )
             self._clients[stream.producer].publish(stream.queue, stream.build_events(count, self._chance))
         except WeirError:
-            return  # the queue is full or paused, and the producer doesn't store events
+            return  # the queue is full, paused, or throttled, and the producer doesn't store events

@@ -82,12 +82,18 @@ def _find_slot_holder(scene: Scene) -> Iterator[Cause]:
     burst = _is_burst(scene, name)
     slower = _find_slowdown(row, burst)
     slow = slower is not None or (is_slow(row) and not burst)
+    producer = find_dominant_producer(snapshot, name)
+    remedy = suggestions.suggest_producer_remedy(snapshot, producer) if producer else []
+    # Of an application that sends more, the key of its events is no cause.
+    hot = None if remedy else find_hot_key(snapshot, name)
     if slower is not None:
         sentence = f"The handler of queue {name} became {slower}× slower and {hold}."
     elif slow:
         sentence = f"Queue {name} {hold}: its handler takes {format_coarse(row.service_seconds or 0.0)} per event."
     elif row.service_seconds is None and not row.out_per_second:
         sentence = f"Queue {name} {hold} and finishes no event."
+    elif hot:
+        sentence = f"Queue {name} {hold}: most of its events have the key {hot}."
     elif burst:
         sentence = f"A burst on queue {name}{describe_producer(snapshot, name)} {hold}."
     else:
@@ -110,13 +116,13 @@ def _find_slot_holder(scene: Scene) -> Iterator[Cause]:
             "If an event hangs again, it holds its slot again.",
         )
         actions = [*pause, restart, *rollback, *slot]
-    elif slow or not burst:
+    elif slow or not (burst or hot):
         actions = [*(pause if victims or slow else []), *slot, *rollback]
     else:
-        producer = find_dominant_producer(snapshot, name)
-        remedy = suggestions.suggest_producer_remedy(snapshot, producer) if producer else []
         intake = suggestions.suggest_intake_pause(snapshot, name)
-        actions = [*remedy, *slot, *(pause if victims else []), *intake]
+        protect = pause if victims else []
+        # More capacity rarely helps against a hot key: its producer has to stop.
+        actions = [*intake, *protect, *slot] if hot else [*remedy, *slot, *protect, *intake]
     loops = [subject for queue in (name, *victims) for subject in scene.list_loops(queue=queue)]
     affected = (*(f"queue/{queue}" for queue in victims), *loops)
     severity: Severity | None = "warning" if is_early else None
@@ -233,9 +239,9 @@ def _describe_overload(scene: Scene, name: str, law: str, handler: str, remedies
     intake = suggestions.suggest_intake_pause(snapshot, name)
     producer = find_dominant_producer(snapshot, name)
     producer_remedy = suggestions.suggest_producer_remedy(snapshot, producer) if producer else []
-    actions = [*producer_remedy, *remedies, *intake]
     # Of an application that sends more, the key of its events is no cause.
     burst, hot = _is_burst(scene, name), None if producer_remedy else find_hot_key(snapshot, name)
+    actions = [*intake, *remedies] if hot else [*producer_remedy, *remedies, *intake]
     what = f"A burst on queue {name}{describe_producer(snapshot, name)}" if burst else f"Queue {name} is filling"
     if hot:
         what = f"Queue {name} falls behind" if late else f"Queue {name} is filling"

@@ -1,4 +1,4 @@
-"""Causes at a shared resource: the worker pool, a node, the control worker, and the pipeline."""
+"""Causes at a shared resource: the worker pool, a node, the control worker, the pipeline, and its capacity."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,6 +12,7 @@ from workers.snapshot import suggestions
 from workers.snapshot.scene import (
     Cause,
     Scene,
+    find_dominant_producer,
     find_hot_key,
     find_suspended,
     format_since,
@@ -19,7 +20,7 @@ from workers.snapshot.scene import (
     join_sentences,
     waits_on,
 )
-from workers.steering.scope import explain_no_slots
+from workers.steering.scope import explain_no_slots, list_shedding_queues
 
 
 def _find_stopped_pool(scene: Scene) -> Iterator[Cause]:
@@ -220,6 +221,28 @@ def _find_busy_nodes(scene: Scene) -> Iterator[Cause]:
         )
 
 
+def _find_shedding(scene: Scene) -> Iterator[Cause]:
+    """Find that load shedding drops events: more arrive than an application can process."""
+    snapshot, state = scene.snapshot, scene.states.get("plant/shedding")
+    rows = {name: row for name, row in sorted(snapshot.pipeline.applications.items()) if row.shed_share}
+    if state is None or not state.finding or not rows:
+        return
+    queues = sorted({queue for row in rows.values() for queue in list_shedding_queues(row.queues, snapshot) or ()})
+    applications = f"{'application' if len(rows) == 1 else 'applications'} {join_names(list(rows))}"
+    sentence = f"Load shedding has just dropped events of {applications}."
+    if queues:
+        of_queues = f"{'queue' if len(queues) == 1 else 'queues'} {join_names(queues)}"
+        sentence = f"Load shedding drops events of {of_queues}: more arrive than {applications} can process."
+    producer = find_dominant_producer(snapshot, queues[0]) if len(queues) == 1 else None
+    from_producer = f"most events come from {producer}" if producer else ""
+    remedy = suggestions.suggest_producer_remedy(snapshot, producer) if producer else []
+    intake = [action for queue in queues for action in suggestions.suggest_intake_pause(snapshot, queue)]
+    affected = [f"queue/{queue}" for queue in queues]
+    loops = [subject for name in rows for subject in scene.list_loops(application=name)]
+    impact = join_sentences(state.impact, from_producer)
+    yield Cause("plant/shedding", sentence, impact, (*affected, *loops), (*remedy, *intake))
+
+
 RESOURCE_FINDERS = (
     _find_stopped_pool,
     _find_lost_nodes,
@@ -228,4 +251,5 @@ RESOURCE_FINDERS = (
     _find_stopped_pipeline,
     _find_rejected_declarations,
     _find_busy_nodes,
+    _find_shedding,
 )

@@ -12,7 +12,7 @@ from console.actions.lab import drills
 from console.display.formats import format_minutes
 from console.drills import records
 from console.drills.checks import CHECKS
-from console.drills.faults import PRACTICE_QUEUE
+from console.drills.faults import choose_queue
 from console.drills.scenarios import SCENARIOS, WARM_UP_SECONDS, DrillScenario
 from console.models import Drill
 from console.pages.frame.frame import get_snapshot
@@ -82,6 +82,7 @@ class WelcomePage(FormPage):
     more: list[DrillScenario]
     open_drill: Drill | None
     queue: str  # whose wait is charted
+    has_queue: bool  # the practice queue comes with the first drill
     systems: Sequence[ConnectedKind]
 
 
@@ -91,14 +92,16 @@ def welcome_page(request: HttpRequest) -> HttpResponse:
     actor, snapshot = actor_of(request), get_snapshot(request)
     open_drill = records.list_open_drills().first()
     newest = open_drill or Drill.objects.exclude(started_at=None).order_by("-pk").first()
+    queue = (newest.subjects.get("queue") if newest else None) or choose_queue(snapshot)
     page = WelcomePage(
         refusal=drills.explain_absence(),
         is_skipped=not drills.shows_welcome(actor),
         steps=_list_steps(snapshot, open_drill),
-        guided=[_build_guided(SCENARIOS[name]) for name in GUIDED],
+        guided=[_build_guided(SCENARIOS[name], queue) for name in GUIDED],
         more=[SCENARIOS[name] for name in MORE],
         open_drill=open_drill,
-        queue=(newest.subjects.get("queue") if newest else None) or PRACTICE_QUEUE,
+        queue=queue,
+        has_queue=open_drill is not None or queue in snapshot.queues,
         systems=_list_systems(actor),
     )
     return render_page(request, page)
@@ -127,10 +130,10 @@ def _list_steps(snapshot: Snapshot, open_drill: Drill | None) -> list[WelcomeSte
     return [WelcomeStep(step.title, step.about, step.url, step.is_done, step is following) for step in steps]
 
 
-def _build_guided(scenario: DrillScenario) -> GuidedDrill:
+def _build_guided(scenario: DrillScenario, queue: str) -> GuidedDrill:
     drill = Drill.objects.filter(scenario=scenario.name).order_by("-pk").first()
     shown = drill if drill is not None and drill.started_at is not None else None
-    subjects = drill.subjects if drill is not None else {"queue": PRACTICE_QUEUE, "node": "A node"}
+    subjects = drill.subjects if drill is not None else {"queue": queue, "node": "A node"}
     observed = shown.checks if shown is not None else {}
     is_running = drill is not None and drill.ended_at is None
     checks = [

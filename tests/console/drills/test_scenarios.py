@@ -6,8 +6,11 @@ import pytest
 
 from common.errors import BadInput
 from console.accounts.access import ACTIONS
+from console.drills.faults import find_usual_producer
 from console.drills.records import FAULT_WORDS
 from console.drills.scenarios import SCENARIOS, assess, get_scenario
+from workers.documents.queues import ProducerStatus
+from workers.documents.snapshot import Snapshot
 
 SUBJECTS = {"queue": "slow", "node": "n2"}
 # Audited under another name than the permission that they need.
@@ -71,6 +74,20 @@ def test_of_two_failures_each_needs_its_own_action():
 
 def test_an_action_before_the_alert_counts_as_at_once():
     assert assess(SCENARIOS["slow-handler"], SUBJECTS, [(-4.0, PAUSED)]).action_seconds == 0.0
+
+
+def test_under_load_each_action_that_the_console_offers_is_right():
+    slot = entry("loop.mode", "concurrency/jobs@here", mode="manual", expires_at=None)
+    pause = entry("queue.pause", "queue slow", intake="paused", expires_at=None)
+    offered = (slot, PAUSED, pause)
+    for name in ("burst", "hot-key"):
+        assert {SCENARIOS[name].judge(action, SUBJECTS) for action in offered} == {"right"}
+
+
+def test_a_hot_key_comes_from_the_usual_producer_of_its_queue():
+    producers = {"web": ProducerStatus(queues={"slow": 30.0}), "app": ProducerStatus(queues={"slow": 9.0})}
+    assert find_usual_producer(Snapshot(producers=producers), "slow") == "web"
+    assert find_usual_producer(Snapshot(producers=producers), "practice") == "practice"
 
 
 def test_an_unknown_drill_is_refused_with_the_known_ones():

@@ -105,6 +105,15 @@ def test_one_budget_that_burns_is_one_incident_and_no_other_objective_s():
     assert find_causes([slow, spent]) == {}
 
 
+def test_shedding_explains_that_its_queue_is_throttled_and_not_that_a_jobs_queue_is():
+    shedding = Party(1, "shedding", "critical", {})
+    throttled = {
+        number: Party(number, "throttled", "warning", {"queue": queue}, {"kind": kind})
+        for number, queue, kind in ((2, "logins", "pipeline"), (3, "orders", "jobs"))
+    }
+    assert find_causes([shedding, *throttled.values()]) == {2: 1}
+
+
 def waiting(number, queue, condition="queue_wait", **touches):
     return Party(number, condition, "warning", {"queue": queue}, {"kind": "jobs", **touches})
 

@@ -100,6 +100,26 @@ def heat_key(plant: VirtualPlant, second: int) -> None:
     plant.document["nodes"]["n3"] |= {"state": "TOOBUSY", "utilisation": 0.96}
 
 
+def shed(plant: VirtualPlant, second: int) -> None:
+    """Bots send more than the application can process, and the remedy ladder has enabled shedding."""
+    ladder = {"law": "ladder", "mode": "auto", "target": {"queue": "telemetry"}, "terms": {"rung": 5}}
+    plant.document["loops"]["ladder/telemetry"] = ladder
+    plant.document["producers"]["bots"] = {"queues": {"telemetry": 60.0}}
+    plant.document["pipeline"]["applications"][APPLICATION]["shed_share"] = 0.3
+    plant.document["totals"]["shed_share"] = 0.3
+    plant.fall_behind("telemetry", 8.0, 600, in_per_second=60.0)
+
+
+def heat_key_of_jobs(plant: VirtualPlant, second: int) -> None:
+    """One key has most events of a jobs queue, which holds both slots; the other queues wait."""
+    sample = {"events": 100, "key": {"k-hot": 90, "k1": 5, "k2": 5}}
+    plant.document["producers"]["web"] = {"queues": {"slow": 100.0}, "samples": {"slow": sample}}
+    plant.busy(slow=2)
+    plant.fall_behind("slow", 1.0 * second, 80 * second, in_per_second=100.0, out_per_second=20.0)
+    for name in ("alert", "process"):
+        plant.fall_behind(name, 1.0 * second, 5 * second, service_seconds=None)
+
+
 def stop_pool(plant: VirtualPlant, second: int) -> None:
     if second > 10:
         plant.document["hosts"].pop("jobs@vm", None)
@@ -153,6 +173,18 @@ KINDS = {
     ),
     "hot key": Kind(
         heat_key, "Node n3 is too busy: most events of queue alert have the key user-7.", "Pause intake of alert"
+    ),
+    "overloaded application": Kind(
+        shed,
+        "Load shedding drops events of queue telemetry: more arrive than application performance can process.",
+        "Pause intake of telemetry",
+    ),
+    "hot key that fills the pool": Kind(
+        heat_key_of_jobs,
+        "Queue slow holds both worker slots: most of its events have the key k-hot.",
+        "Pause intake of slow",
+        known=30.0,
+        severity="warning",
     ),
     "stopped pool": Kind(
         stop_pool,

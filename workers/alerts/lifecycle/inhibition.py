@@ -59,7 +59,7 @@ JOINED = (
     | OF_THE_PIPELINE
     | POWERLESS
     | BURNS
-    | {"node_lost", "loop_stale", "loop_silent", "workers_missing", "workers_saturated", "throttled"}
+    | {"node_lost", "loop_stale", "loop_silent", "workers_missing", "workers_saturated", "throttled", "shedding"}
 )
 
 CROWD = "crowd"
@@ -75,6 +75,8 @@ EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "pipeline_down": ((QUEUES | LOOPS, "pipeline"), (frozenset({"pipeline_stalled", "pipeline_lag"}), "any")),
     "pipeline_stalled": ((QUEUES | LOOPS, "pipeline"), (frozenset({"pipeline_lag"}), "any")),
     "node_toobusy": ((QUEUES | LOOPS, "node"),),
+    # Throttling comes before shedding, and continues with it.
+    "shedding": ((frozenset({"throttled"}), "pipeline"),),
     "plant_silent": ((LOOPS | OF_A_PLANT, "plant"),),
     "workers_missed": ((LOOPS | {"queue_unserved", "order_unreached"}, "plant"),),
     "queue_unserved": ((LOOPS, "plant"),),
