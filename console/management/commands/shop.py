@@ -43,13 +43,13 @@ QUEUES = {
     "orders": {"handler": "emulate", "handler_options": {"seconds": 0.01}, "events_per_worker": 200, "priority": 5},
     "payments": {"handler": "emulate", "handler_options": {"seconds": 0.02}, "events_per_worker": 200, "priority": 3},
 }
-# Nine tenths of the logins come to one node, whose capacity is small enough that it is busy at noon.
-NODE_EVENTS_PER_SECOND = 12_000.0
-UNEVEN_SHARE = 900
+# Nearly half of the logins come to one node, which an attack makes busy.
+NODE_EVENTS_PER_SECOND = 13_000.0
+UNEVEN_SHARE = 450
 OPERATOR = "accounts"
 ACCOUNTS, ATTACKED_ACCOUNTS = 500, 100
 # A fast host gets more patterns, so that an attack that the nodes can store overloads the application on each host.
-MIN_GRADES, MAX_GRADES, GRADE_SECONDS = 4, 16, 0.05
+MIN_GRADES, MAX_GRADES, GRADE_SECONDS = 4, 24, 0.06
 SPEED_TEST = "sum(number for number in range(200_000))"
 DECLARATION = f"""
 # Account takeover: failed logins of an account, and then a login. More failures are stronger evidence.
@@ -72,7 +72,7 @@ PATTERN = """      - name: takeover-{failures}
 """
 # Seconds of the day, and the load as a share of what the operator can process.
 ATTACK_BEGINS, ATTACK_ENDS, OVERLOAD = 300.0, 480.0, 1.5
-MIN_ATTACK_PER_SECOND, MAX_ATTACK_PER_SECOND = 1_000.0, 24_000.0
+MIN_ATTACK_PER_SECOND, MAX_ATTACK_PER_SECOND = 1_000.0, 20_000.0
 # Shedding is an emergency on a real plant, and a daily event here.
 SHEDDING_RULE, SHEDDING_SEVERITY = "shedding", "warning"
 
@@ -83,7 +83,7 @@ def build_streams() -> list[EventStream]:
         ("web", "orders", "order", 40.0, 40),
         ("app", "orders", "order", 30.0, 40),
         ("web", "payments", "payment", 30.0, 40),
-        ("accounts", LOGINS, "session", 5_900.0, ACCOUNTS),
+        ("accounts", LOGINS, "session", 2_900.0, ACCOUNTS),
         ("accounts", LOGINS, "failed", 60.0, ACCOUNTS),
         ("accounts", LOGINS, "login", 40.0, ACCOUNTS),
     )
