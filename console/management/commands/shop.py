@@ -25,6 +25,7 @@ from console.management.one_line import OneLineCommand
 from console.storage.database_limits import hold_work_limits
 from controllers.concurrency.law import LAW as CONCURRENCY
 from controllers.rebalancing.law import LAW as REBALANCING
+from controllers.shedding.law import LAW as SHEDDING
 from queues import keys, projection
 from queues.models import Node, Queue
 from queues.publishing.streams import EventStream, StreamPublisher
@@ -74,7 +75,7 @@ PATTERN = """      - name: takeover-{failures}
 ATTACK_BEGINS, ATTACK_ENDS, OVERLOAD = 300.0, 480.0, 1.5
 MIN_ATTACK_PER_SECOND, MAX_ATTACK_PER_SECOND = 1_000.0, 20_000.0
 # Shedding is an emergency on a real plant, and a daily event here.
-SHEDDING_RULE, SHEDDING_SEVERITY = "shedding", "warning"
+SHEDDING_SEVERITY = "warning"
 
 
 def build_streams() -> list[EventStream]:
@@ -140,7 +141,7 @@ def open_shop(actor: Actor) -> None:
         definitions.create(actor, LOGINS, "pipeline", {}, points=points, reason=REASON, now=now, control=server)
         Node.objects.update(capacity_events_per_second=NODE_EVENTS_PER_SECOND)
         projection.project(server, enforcing.get_node_thresholds(now))
-        alerts.define_rule(actor, SHEDDING_RULE, {"severity": SHEDDING_SEVERITY}, reason=REASON, now=now)
+        alerts.define_rule(actor, SHEDDING.name, {"severity": SHEDDING_SEVERITY}, reason=REASON, now=now)
     if not PipelineVersion.objects.filter(application=APPLICATION).exists():
         pipelines.declare(actor, build_declaration(choose_grades()), REASON, server)
 

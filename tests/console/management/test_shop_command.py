@@ -125,7 +125,7 @@ def test_each_loop_of_the_shop_is_set_to_auto_once(actor, control):
 def test_the_application_of_the_shop_is_valid(grades, tmp_path):
     application = parse_application_text(shop.build_declaration(grades), tmp_path)
     assert application.name == shop.APPLICATION
-    assert [len(operator.patterns) for operator in application.operators] == [grades]
+    assert [len(operator.patterns) for operator in application.graph.operators] == [grades]
 
 
 def test_the_number_of_patterns_fits_the_host():

@@ -144,15 +144,15 @@ def test_results_are_medians_of_the_team_and_rows_of_people(viewer, people):
     a_drill(started_at=timezone.now(), ended_at=timezone.now(), ending="stopped")
     answer = viewer.get("/drills/")
     team = answer.context["team"]
-    assert (team.notice, team.action, team.score, team.drills) == ("1:40", "3:20", 70, 3)
-    assert [(row.person, row.runs, row.score) for row in answer.context["people"]] == [
+    assert (team.notice_seconds, team.action_seconds, team.score, team.drills) == (100.0, 200.0, 70, 3)
+    assert [(row.person, row.figures.drills, row.figures.score) for row in answer.context["people"]] == [
         ("operator", 2, 70), ("viewer", 1, 70),
     ]  # fmt: skip
     assert answer.context["practice"].missing == "administrator"
     assert len(answer.context["chart"]["points"]) == 3
     assert len(viewer.get("/drills/?days=90").context["chart"]["points"]) == 4
     slow = next(row for row in answer.context["rows"] if row.scenario.name == "slow-handler")
-    assert (slow.runs, slow.action, slow.last_score) == (4, "0:30", 90)
+    assert (slow.runs, slow.action_seconds, slow.last_score) == (4, 30.0, 90)
 
 
 def test_results_are_exported_with_a_row_for_each_drill_that_has_started(viewer, people):
