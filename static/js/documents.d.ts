@@ -648,6 +648,7 @@ interface SubjectState {
   "impact": string;
   "affected": Array<string>;
   "actions": Array<SuggestedAction>;
+  "independent": boolean;
   "within": string | null;
   "rules": Array<string>;
 }

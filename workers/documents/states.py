@@ -65,6 +65,7 @@ class SubjectState(StoredDocument, frozen=True, kw_only=True, gc=False):
     impact: Annotated[str, describe("Who is affected if the subject is a cause, with numbers and limits.")] = ""
     affected: Annotated[list[str], describe('Subjects that it explains as their cause ("kind/name").')] = []
     actions: Annotated[list[SuggestedAction], describe("Actions against this cause, the best first.")] = []
+    independent: Annotated[bool, describe("Whether no other problem can be its cause.")] = False
     # Lists and sentences name that one instead.
     within: Annotated[str | None, describe('The subject that explains the problem ("kind/name").')] = None
     # Their alerts fire after their duration.

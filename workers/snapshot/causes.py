@@ -78,6 +78,7 @@ def _name_cause(scene: Scene, cause: Cause) -> SubjectState:
         finding=first.sentence,
         impact=first.impact,
         affected=list(cause.affected),
+        independent=cause.is_independent,
         actions=first.actions,
         step=first.step,
         also=ordered[1:],

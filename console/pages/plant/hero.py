@@ -62,7 +62,7 @@ class IncidentDetails:
 
 @dataclass(frozen=True, kw_only=True)
 class Hero:
-    """The headline: problems of one severity, and all others folded.
+    """The headline: the worst problems and those that a person can end, and all others folded.
 
     last_incident: the newest resolved one, while there is no problem.
     """
@@ -86,7 +86,12 @@ def build_hero(snapshot: Snapshot, actor: Actor, is_past: bool) -> Hero:
     severity = max(severities, key=SEVERITIES.index)
     is_loud = SEVERITIES.index(severity) >= LOUD
     # The first finding may be a milder one that the headline still holds (`workers.snapshot.headline`).
-    others = [finding for finding in findings[1:] if is_loud and finding.severity == severity]
+    # A milder problem that a person can end is no detail of the worst one.
+    others = [
+        finding
+        for finding in findings[1:]
+        if is_loud and (finding.severity == severity or (finding.severity == "warning" and finding.actions))
+    ]
     chosen = [*findings[:1], *others][:MAX_SHOWN]
     shown = [
         ShownFinding(

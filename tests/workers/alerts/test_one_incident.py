@@ -1,13 +1,14 @@
 """One cause is one incident with one notification and one end, as the headline names it."""
 
+import copy
 from typing import Any
 
 import pytest
 
 from common.stored_document import convert_to_plain
 from tests.workers.alerts.checks import Looks, rule
-from tests.workers.snapshot.test_causes import PAUSE, make_handler_slow
-from tests.workers.snapshot.trouble import VirtualPlant
+from tests.workers.snapshot.test_causes import PAUSE, lose_node, make_handler_slow
+from tests.workers.snapshot.trouble import JOBS, VirtualPlant
 from workers.alerts.lifecycle.models import Alert, Delivery
 
 pytestmark = pytest.mark.django_db
@@ -76,6 +77,34 @@ def test_a_slow_handler_is_one_incident_that_becomes_critical_and_notifies_once(
     leader.refresh_from_db()
     assert leader.title == CAUSE, "the record keeps the cause"
     assert not Alert.objects.filter(title=CAUSE).exclude(pk=leader.pk).exists(), "other alerts keep their titles"
+
+
+def test_two_causes_at_once_are_two_incidents_with_one_notification_each(looks):
+    rule("node-lost", condition="node_lost", title="Node {node} is lost", threshold=10, clear_threshold=3)
+
+    def strike(plant: VirtualPlant, second: int) -> None:
+        make_handler_slow(plant, second)
+        lose_node(plant, second)
+        for name in JOBS:
+            plant.document["queues"][name]["containers"]["n2"]["oldest_seconds"] = 1.0 * second
+
+    watched = WatchedPlant(looks)
+    watched.run(range(120), strike)
+    assert sorted(roots()) == ["Node n2 stopped reporting", CAUSE]
+    assert count(FIRING) == 2
+
+
+def test_a_pipeline_that_starts_again_is_one_incident_of_all_its_queues(looks):
+    def restart(plant: VirtualPlant, second: int) -> None:
+        plant.document["pipeline"] |= {"state": "starting", "error": "its process exited"}
+        plant.document["queues"]["clicks"] = copy.deepcopy(plant.document["queues"]["telemetry"])
+        for name in ("telemetry", "clicks"):
+            plant.fall_behind(name, 2.0 * second, 25 * second)
+
+    watched = WatchedPlant(looks)
+    watched.run(range(60), restart)
+    (title,) = roots()
+    assert title.startswith("The pipeline is starting again") and count(FIRING) == 1
 
 
 def test_while_the_cause_is_paused_its_victims_are_no_incidents_and_it_catches_up_in_silence(looks):

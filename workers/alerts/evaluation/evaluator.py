@@ -38,7 +38,7 @@ MEASURED = ("value", "worst", "sentence", "impact", "worst_sentence", "worst_imp
 # turn.
 MAX_MEASURED = 100
 # In `touches`: the subject that causes an alert, and the sentence that names this cause.
-ROOT, CAUSE = "root", "cause_sentence"
+ROOT, CAUSE, OWN = "root", "cause_sentence", "own_cause"
 MAX_TITLE = 200
 AGE = re.compile(r" \d+ (s|min) ago$")
 _META: Any = Alert._meta
@@ -232,7 +232,7 @@ def _fire_alert(this: AlertCheck, alert: Alert) -> Alert:
 def _show(alert: Alert, rule: AlertRule, reading: Reading) -> None:
     """Put what is known of the subject now on the alert, as pages show it."""
     alert.rule_name, alert.condition, alert.severity = rule.name, rule.condition, rule.severity
-    known = {name: alert.touches[name] for name in (ROOT, CAUSE) if name in (alert.touches or {})}
+    known = {name: alert.touches[name] for name in (ROOT, CAUSE, OWN) if name in (alert.touches or {})}
     alert.labels, alert.touches = dict(reading.labels), {**reading.touches, **known}
     alert.title = rules.format_title(rule.title, reading.labels)
     alert.threshold = rule.threshold
@@ -307,9 +307,10 @@ def _note_roots(this: AlertCheck, evidence: Evidence) -> None:
             continue
         root = inhibition.find_root(alert.condition, alert.labels, evidence.snapshot)
         state = evidence.snapshot.states.get(root)
-        if state is not None and state.severity in ("warning", "critical") and state.actions:
+        if state is not None and state.severity in ("warning", "critical") and (state.actions or state.affected):
             title = AGE.sub("", make_storable(state.finding).rstrip("."))[:MAX_TITLE]
-            alert.touches = {**alert.touches, ROOT: root, CAUSE: title}
+            is_own = state.independent and root in inhibition.list_alert_subjects(alert.condition, alert.labels)
+            alert.touches = {**alert.touches, ROOT: root, CAUSE: title, OWN: is_own}
 
 
 def _lead(leader: Alert, members: Sequence[Alert]) -> list[str]:
@@ -366,6 +367,7 @@ def _build_party(alert: Alert, now: float) -> Party:
         is_clear=alert.cleared_since is not None or ended is not None,
         under=alert.under_id,
         root=alert.touches.get(ROOT, ""),
+        is_own=bool(alert.touches.get(OWN)),
         has_notified=alert.next_step > 0,
     )
 

@@ -62,6 +62,8 @@ JOINED = (
     | {"node_lost", "loop_stale", "loop_silent", "workers_missing", "workers_saturated", "throttled", "shedding"}
 )
 
+# What explains even a cause of its own.
+OF_A_HOST = frozenset({"host_overloaded", "observer_silent"})
 CROWD = "crowd"
 # cause → what it explains, and how they are related: on the same node, of the same queue, because the cause's
 # queue crowds the pool, of the same attached plant or service level, by a cause that the alert itself names
@@ -115,6 +117,7 @@ class Party:
     - `is_clear`: whether it is over, or about to be.
     - `under`: the alert that has explained it so far.
     - `root`: the subject that causes it, as the snapshot knows or last knew; "" if unknown.
+    - `is_own`: whether its subject is a cause that no other problem can have.
     - `has_notified`: whether somebody was notified of it.
     """
 
@@ -128,6 +131,7 @@ class Party:
     is_clear: bool = False
     under: int | None = None
     root: str = ""
+    is_own: bool = False
     has_notified: bool = False
 
 
@@ -175,6 +179,8 @@ def _rank_leader(party: Party) -> tuple[bool, bool, int, int]:
 
 
 def _explains(cause: Party, party: Party) -> bool:
+    if party.is_own and cause.root != party.root and cause.condition not in OF_A_HOST:
+        return False
     is_long = cause.condition in LONG_CAUSES
     lingers_seconds = LINGER_OF.get(party.condition, LINGER_SECONDS) if is_long else LINGER_SECONDS
     if cause.ended_seconds is not None and cause.ended_seconds > lingers_seconds:
