@@ -8,7 +8,7 @@ from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.db import transaction
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.utils import timezone
@@ -65,7 +65,8 @@ class AccountPage(ConsolePage):
 def settings(request: HttpRequest) -> HttpResponse:
     """Show the account. Posted: a new password."""
     if request.method == "POST" and identity_provider.is_of(request.user):
-        return settings_page(request, {"password": [("is managed by your identity provider; change it there.")]})
+        errors = {"password": ["is managed by your identity provider; change it there."]}
+        return _settings_page(request, OwnPasswordForm(request), errors, status=422)
     user = user_of(request)
     form = OwnPasswordForm(request, request.POST or None)
     if request.method == "POST" and form.is_valid():
@@ -99,7 +100,7 @@ def token_create(request: HttpRequest) -> HttpResponse:
     return page
 
 
-@declare_action("token.mint", lambda request, errors, submitted: settings_page(request, errors, submitted))
+@declare_action("token.mint", lambda request: _show_rejected(request))
 def token_revoke(request: HttpRequest, token_id: int) -> ActionResult:
     """Revoke a token. Nothing is posted."""
     token = get_object_or_404(ApiToken, pk=token_id, owner=request.user)
@@ -107,7 +108,7 @@ def token_revoke(request: HttpRequest, token_id: int) -> ActionResult:
     return ActionResult(f"Token {token.name} was revoked.", reverse("settings"), {"go": reverse("settings")})
 
 
-@declare_action("account.change", lambda request, errors, submitted: settings_page(request, errors, submitted))
+@declare_action("account.change", lambda request: _show_rejected(request))
 def session_end(request: HttpRequest, session_id: int) -> ActionResult:
     """End a session: a user's own, or with permission to manage users anybody's. Nothing is posted."""
     actor = actor_of(request)
@@ -118,7 +119,7 @@ def session_end(request: HttpRequest, session_id: int) -> ActionResult:
     return ActionResult(f"A session of {session.user.get_username()} was logged out.", where, {"go": where})
 
 
-@declare_action("account.change", lambda request, errors, submitted: settings_page(request, errors, submitted))
+@declare_action("account.change", lambda request: _show_rejected(request))
 def preference_set(request: HttpRequest) -> ActionResult:
     """Set a preference of the user. Posted: name, value."""
     name, value = (request.POST.get(field, "") for field in ("name", "value"))
@@ -126,10 +127,9 @@ def preference_set(request: HttpRequest) -> ActionResult:
     return ActionResult(f"{name.capitalize()}: {value}.", reverse("settings"))
 
 
-def settings_page(
-    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
-) -> HttpResponse:
-    return _settings_page(request, OwnPasswordForm(request), errors, status=422 if errors else 200)
+def _show_rejected(request: HttpRequest) -> HttpResponse:
+    rejected = getattr(request, "weir_rejected_form", None)
+    return _settings_page(request, OwnPasswordForm(request), rejected.errors if rejected else None)
 
 
 def _settings_page(

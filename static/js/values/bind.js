@@ -15,7 +15,7 @@ const SPECIAL = {
     const first = health.findings?.[0], hero = element.closest("#hero");
     writeSentence(element, value ?? "—", first);
     // The impact and the actions of another problem are hidden until they are rendered again.
-    if (hero instanceof HTMLElement) hero.toggleAttribute("data-outdated", (hero.dataset.subject ?? "") !== (first?.subject ?? ""));
+    if (hero instanceof HTMLElement) hero.toggleAttribute("data-outdated", (hero.dataset.first ?? "") !== (first?.subject ?? ""));
   },
   state: (element, row) => {
     const word = healthWord(row) + (row?.stale ? ", stale" : "");

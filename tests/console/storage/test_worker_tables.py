@@ -25,7 +25,7 @@ OF_ACCOUNTS = {
     *("otp_totp_totpdevice", "django_session", "console_session", "console_usersession"),
     *("console_apitoken", "console_identity", "console_recoverycode", "console_queuelimit"),
     *("console_assistantproposal", "console_savedfilter", "console_sharedlink", "console_submission"),
-    "console_auditentry",
+    *("console_auditentry", "console_userpreferences"),
 }
 
 

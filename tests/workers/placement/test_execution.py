@@ -13,6 +13,7 @@ from queues import keys, projection
 from queues.models import Container, Node
 from queues.segments.dead_letters import DeadLetters
 from queues.topology import Topology
+from tests.queues.points import set_points
 from tests.queues.samples import batch_of, blocks_of
 from tests.waiting import until
 from tests.workers.loops import JOBS, ensured
@@ -129,7 +130,7 @@ def test_two_ticks_at_once_do_the_work_of_one(plant, user):
 
 def test_points_that_have_moved_between_approval_and_execution_void_the_plan(plant, user):
     plan = by_hand(plant, user)
-    projection.set_points(plant.control, "alert", {"n1": 500, "n2": 500})
+    set_points(plant.control, "alert", {"n1": 500, "n2": 500})
     assert advance(plan, plant).state == "void"
     assert plant.points() == {"n1": 500, "n2": 500}
 

@@ -4,6 +4,7 @@ import pytest
 
 from queues import projection
 from queues.models import Node
+from tests.queues.points import set_points
 from tests.queues.samples import blocks_of
 from tests.workers.loops import JOBS, PLANT, ensured
 from workers.models import Loop, Plan
@@ -35,7 +36,7 @@ def test_by_default_it_advises_and_takes_its_time(plant):
 
 def test_when_most_nodes_are_busy_an_idle_one_is_taken_into_use(plant):
     for queue in ("alert", "process", "telemetry"):
-        projection.set_points(plant.control, queue, {"n1": 500, "n2": 500})
+        set_points(plant.control, queue, {"n1": 500, "n2": 500})
     snapshot = plant.flow(10, 1600)
     assert snapshot.nodes["n3"].state == "IDLE"
     entry = plant.tick("node_scaling")

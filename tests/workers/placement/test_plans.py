@@ -9,6 +9,7 @@ from common.stored_document import convert_to_plain, replace_fields
 from queues import keys, projection
 from queues.models import Node, Queue
 from queues.topology import Topology
+from tests.queues.points import set_points
 from tests.workers.loops import JOBS, PLANT, ensured
 from tests.workers.placement.plan_plant import loaded
 from tests.workers.snapshots import snapshot_of
@@ -33,7 +34,7 @@ def by_hand(plant, user, snapshot, points=None):
 
 def busy(plant):
     """n1 is over BUSY by what alert causes there."""
-    projection.set_points(plant.control, "alert", {"n1": 700, "n2": 200, "n3": 100})
+    set_points(plant.control, "alert", {"n1": 700, "n2": 200, "n3": 100})
     loads = {
         "alert": {"n1": 0.7, "n2": 0.2, "n3": 0.1},
         "process": {"n1": 0.1, "n2": 0.1, "n3": 0.1},
@@ -93,9 +94,9 @@ def test_a_plan_that_nobody_approves_for_five_minutes_is_void(plant, user, snaps
 
 def test_a_plan_is_stale_when_its_queues_points_have_moved_and_only_then(plant, user, snapshot):
     plan = by_hand(plant, user, snapshot)
-    projection.set_points(plant.control, "process", {"n1": 500, "n2": 500})
+    set_points(plant.control, "process", {"n1": 500, "n2": 500})
     assert plans.explain_drift(plan) is None
-    projection.set_points(plant.control, "alert", {"n1": 500, "n2": 500})
+    set_points(plant.control, "alert", {"n1": 500, "n2": 500})
     refused = refusal(lambda: plans.approve(plan, plan.hash, user, "Stale.", snapshot=snapshot, now=plant.now))
     assert "points of queue alert have changed" in refused.message
     assert plans.void_due(plant.now) == 1
@@ -276,6 +277,6 @@ def test_a_first_approval_begins_the_time_anew_and_keeps_the_check_for_drift(pla
     later = plant.now + timedelta(seconds=299)
     plans.approve(plan.pk, plan.hash, user, "I agree.", snapshot=snapshot, now=later, needed=2)
     assert plans.void_due(later + timedelta(seconds=299)) == 0
-    projection.set_points(plant.control, "alert", {"n1": 500, "n2": 300, "n3": 200})
+    set_points(plant.control, "alert", {"n1": 500, "n2": 300, "n3": 200})
     assert "have changed since" in refusal(lambda: agree(plant, snapshot, plan, another)).message
     assert plans.void_due(later + timedelta(seconds=299)) == 1

@@ -7,6 +7,7 @@ from django.db import transaction
 
 from queues import projection
 from queues.models import Node
+from tests.queues.points import set_points
 from tests.races import another_thread, until_another_waits
 from tests.waiting import MAX_SECONDS
 from tests.workers.loops import JOBS, PLANT, ensured
@@ -21,7 +22,7 @@ UNEVEN = {"n1": 700, "n2": 200, "n3": 100}
 
 @pytest.fixture
 def plant(plant):
-    projection.set_points(plant.control, "alert", UNEVEN)
+    set_points(plant.control, "alert", UNEVEN)
     ensured(plant.control, (*JOBS, *PLANT), plant.topology())
     return plant
 

@@ -12,6 +12,7 @@ from queues import points as thousand
 from queues import projection
 from queues.models import Container, Node, Queue, TopologyRevision
 from queues.topology import NodeSpec, QueueSpec, Topology
+from tests.queues.points import set_points
 from tests.queues.samples import blocks_of
 from workers.models import Loop, Plan
 from workers.placement import execution, moves, plans, proposals, recovery
@@ -88,7 +89,7 @@ def test_nothing_is_done_on_an_old_snapshot(plant):
 
 def test_two_observers_that_see_different_nodes_make_no_container_twice(plant):
     """A split brain: each holds the other's nodes for lost, and both act on what they see."""
-    projection.set_points(plant.control, "alert", {"n2": 500, "n3": 500})
+    set_points(plant.control, "alert", {"n2": 500, "n3": 500})
     snapshot = plant.pass_seconds(2)
     offline = {name: replace_fields(snapshot.nodes[name], state="OFFLINE") for name in ("n2", "n3")}
     lost = {name: replace_fields(snapshot, nodes={**snapshot.nodes, name: node}) for name, node in offline.items()}
@@ -232,7 +233,7 @@ def test_a_recovery_that_dies_behind_its_plan_gives_back_once(plant, soon, monke
     monkeypatch.setattr(recovery, "note_loss", note_loss)
     execution.advance_all(plant.control, plant.now)
     assert plant.points() == EVEN
-    projection.set_points(plant.control, "alert", {"n1": 501, "n2": 499})
+    set_points(plant.control, "alert", {"n1": 501, "n2": 499})
     recover(plant, 3)
     assert plant.points() == {"n1": 501, "n2": 499}
     assert not recovery.is_due(plant.control, plant.now)
@@ -259,7 +260,7 @@ def test_a_node_that_a_person_keeps_out_gets_nothing_back(plant, soon, change):
 
 def test_points_that_have_moved_on_meanwhile_stay_where_they_are(plant, soon):
     recover(plant, 14, silent=("n3",))
-    projection.set_points(plant.control, "alert", {"n1": 900, "n2": 100})
+    set_points(plant.control, "alert", {"n1": 900, "n2": 100})
     recover(plant, 9)
     assert plant.points() == {"n1": 733, "n2": 100, "n3": 167}
     assert plant.points("process") == EVEN

@@ -80,15 +80,16 @@ def test_its_address_opens_to_the_role_that_it_declares(written, browsers, store
     assert opened == list(EVERYBODY[EVERYBODY.index(least) :])
 
 
-def test_its_context_is_as_whole_as_those_that_ship(written):
+def test_its_context_is_as_whole_as_those_that_ship(written, monkeypatch):
     module = sys.modules["console.pages.plant.producers"]
+    monkeypatch.setattr(test_pages, "contexts", lambda: [module.ProducersPage])
     for check in (
         test_pages.test_a_context_is_frozen_and_hides_nothing_of_the_frame,
         test_pages.test_a_template_reads_nothing_that_its_context_does_not_declare,
         test_pages.test_a_context_declares_nothing_that_its_template_does_not_read,
+        test_pages.test_no_row_is_a_plain_dict,
     ):
-        check(module.ProducersPage)
-    test_pages.test_no_row_is_a_plain_dict(module.ProducerRow)
+        check()
 
 
 def test_help_on_it_is_help_as_a_whole_where_it_names_no_page(written, browsers, stored_snapshot):

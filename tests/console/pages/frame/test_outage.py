@@ -54,6 +54,6 @@ def test_without_a_supervisor_nothing_is_claimed(db):
 def test_each_page_says_it_with_the_restart(states, administrator, control, stored_snapshot):
     control.set(keys.SNAPSHOT, snapshot_of({**lost(), "at": time.time() - 34}).to_json())
     page = source_of(administrator.get("/queues/"))
-    assert "the observer is suspended" in page and 'name="process" value="observer"' in page
+    assert "The observer is suspended" in page and 'name="process" value="observer"' in page
     control.set(keys.SNAPSHOT, snapshot_of({**lost(), "at": time.time()}).to_json())
-    assert "the observer is suspended" not in source_of(administrator.get("/queues/"))
+    assert "The observer is suspended" not in source_of(administrator.get("/queues/"))
