@@ -16,7 +16,7 @@ from bench.trouble.outcome import Outcome, Reading, compute_named_share, count_h
 
 READ_SECONDS, WATCH_SECONDS, END_SECONDS = 0.5, 45.0, 90.0
 DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
-CLICK_MILLISECONDS, AFTER_MILLISECONDS = 10_000.0, 1_000.0
+CLICK_MILLISECONDS, AFTER_MILLISECONDS, END_MILLISECONDS = 10_000.0, 1_000.0, 8_000.0
 ACTIONS = ":is(#hero, #do-now, #frame-outage) .quick-action > summary, :is(#hero, #do-now) .quick-actions > a.button"
 READ = """(actions) => {
   const read = (selector) => [...document.querySelectorAll(selector)].filter((each) => each.checkVisibility())
@@ -79,6 +79,7 @@ def play(shop: Shop, console: Console, trouble: Trouble, chance: Random) -> Outc
         return shop.is_calm(snapshot)
 
     shop.wait_until(is_over, CALM_SECONDS, "all is over")
+    console.desktop.wait_for_timeout(END_MILLISECONDS)  # the message of the end
     offered = [reading.actions[0] for reading in readings if reading.actions]
     return Outcome(
         kind=trouble.name,

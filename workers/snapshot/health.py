@@ -158,7 +158,8 @@ def _iterate_findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
         if state.finding and state.within is None and not (state.kind == "loop" and is_explained(state.name))
     ]
     yield from (_build_finding(subject_finding) for subject_finding in findings if subject_finding.kind != "loop")
-    yield from map(_describe_restart, (event for event in snapshot.processes if event.kind == "restarted"))
+    restarts = [event for event in snapshot.processes if event.kind == "restarted"]
+    yield from map(_describe_restart, sorted(restarts, key=lambda event: -event.at))
     yield from (finding for state in snapshot.states.values() for finding in state.also)
     loops = sorted(
         (subject_finding for subject_finding in findings if subject_finding.kind == "loop"),
