@@ -77,6 +77,13 @@ def test_a_warning_that_the_loops_handle_asks_for_nothing(operator, in_trouble):
     )
 
 
+def test_a_warning_that_a_person_can_end_stands_beside_the_critical_problem(operator, in_trouble):
+    in_trouble(finding("node/n1"), finding(severity="warning", actions=[PAUSE]), finding("node/n2", "warning"))
+    shown = operator.get("/").context["hero"]
+    assert [row.finding.subject for row in shown.shown] == ["node/n1", "queue/alert"]
+    assert [row.subject for row in shown.others] == ["node/n2"] and shown.details is None
+
+
 def test_one_critical_problem_shows_what_changed_who_waits_and_what_the_loops_did(operator, in_trouble, loop):
     alert = fired()
     for _ in range(3):
