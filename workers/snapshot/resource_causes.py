@@ -84,7 +84,10 @@ def _find_lost_nodes(scene: Scene) -> Iterator[Cause]:
         actions = [suggestions.suggest_restart(process, effect)]
         if not suspended and node.state is not None:
             server = f"Starts the server of {name} again. The server loads its events from its file."
-            actions.append(suggestions.suggest_restart(name, server))
+            restart = suggestions.suggest_restart(name, server)
+            # Without its server, a new agent has nothing to report.
+            is_gone = any(row.containers[name].trouble for row in snapshot.queues.values() if name in row.containers)
+            actions = [restart, *actions] if is_gone else [*actions, restart]
         late = [queue for queue in scene.list_troubled_queues() if waits_on(snapshot.queues[queue], name)]
         affected = [f"queue/{queue}" for queue in late]
         if any(row.kind == "pipeline" and name in row.containers for row in snapshot.queues.values()):

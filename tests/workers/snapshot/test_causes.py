@@ -546,3 +546,21 @@ def test_a_queue_that_waited_for_slots_and_becomes_slow_itself_does_not_catch_up
         if second > 10:
             assert "catches up" not in plant.snapshot.health.sentence
     assert plant.snapshot.health.sentence.startswith("The handler of queue process became 20× slower")
+
+
+def test_of_a_lost_node_whose_server_refuses_workers_the_server_is_restarted_first():
+    plant, _ = start(lose_node, seconds=20)
+    words = [action.words for action in plant.snapshot.health.findings[0].actions]
+    assert words == ["Restart agent-n2", "Restart n2"]
+    plant.document["queues"]["alert"]["containers"]["n2"]["trouble"] = "127.0.0.1:7 is not responding."
+    plant.run(1)
+    words = [action.words for action in plant.snapshot.health.findings[0].actions]
+    assert words == ["Restart n2", "Restart agent-n2"]
+
+
+def test_that_some_events_fail_is_not_said_of_all():
+    plant, _ = start(poison, seconds=20)
+    assert plant.snapshot.health.sentence == "Events of queue process fail on every attempt."
+    plant.document["queues"]["process"]["containers"]["n1"]["dead_per_second"] = 0.2
+    plant.run(7)
+    assert plant.snapshot.health.sentence == "Some events of queue process fail on every attempt."
