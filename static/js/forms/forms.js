@@ -239,6 +239,7 @@ function done(form, answer) {
   const offer = answer.undo;
   toast(answer.message, offer ? () => undo(offer) : null);
   form.closest("#why")?.setAttribute("hidden", "");
+  form.closest("details.quick-action")?.removeAttribute("open");
   if (form.elements.reason) form.elements.reason.value = "";
   // The active values have changed: the server renders the form again once it is not in use.
   const focus = document.activeElement;
