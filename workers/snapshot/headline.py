@@ -1,7 +1,8 @@
 """The headline's hysteresis: people have to be able to read it.
 
 Its sentence changes at most once in HOLD_SECONDS, also when its problem ends or becomes more severe. It stays with its
-cause while no other problem is more severe, so that it does not alternate between causes.
+cause while no other problem is more severe, or as severe and can be ended by a person, so that it does not alternate
+between causes.
 """
 
 from collections.abc import Sequence
@@ -32,8 +33,8 @@ class Headline:
         """Return the worst finding: that of the shown cause, if no other is more severe."""
         if not findings:
             return None
-        worst = SEVERITIES.index(findings[0].severity)
-        equal = [row for row in findings if SEVERITIES.index(row.severity) == worst]
+        worst = _rank(findings[0])
+        equal = [row for row in findings if _rank(row) == worst]
         subject = self._shown.subject if self._shown else None
         alike = [row for row in equal if row.subject == subject]
         same = next((row for row in alike if _say_the_same(self._shown, row)), None)
@@ -50,6 +51,11 @@ class Headline:
         self._shown = current or shown
         others = [row for row in findings if row is not current and row.subject != shown.subject]
         return [self._shown, *others]
+
+
+def _rank(finding: SubjectFinding) -> tuple[int, bool]:
+    """Return the severity, and whether a person can end the problem."""
+    return SEVERITIES.index(finding.severity), bool(finding.actions)
 
 
 def _say_the_same(one: SubjectFinding | None, other: SubjectFinding | None) -> bool:

@@ -62,8 +62,8 @@ def evaluate_health(
     incidents = _map_incidents(snapshot)
     ranked = sorted(all_findings, key=rank_by_severity, reverse=True)
     findings = [_add_incident(finding, incidents, snapshot.opening) for finding in ranked]
-    # Among findings of the same severity, the headline is that of the oldest open incident.
-    findings.sort(key=lambda finding: (rank_by_severity(finding), finding.incident is not None), reverse=True)
+    # Among findings of the same severity, those come first that a person can end, then those with an incident.
+    findings.sort(key=_rank_finding, reverse=True)
     names = list(find_starting_parts(snapshot.parts))
     if names and not any(_is_of_no_start(finding, names) for finding in findings):
         said = f"The plant is starting: {format_names(names)} {are(names)} not ready yet."
@@ -105,6 +105,11 @@ def find_incident(finding: SubjectFinding, incidents: Mapping[str, int]) -> int 
     own = incidents.get(finding.subject)
     affected = [incidents[subject] for subject in finding.affected if subject in incidents]
     return own if own is not None else min(affected, default=None)
+
+
+def _rank_finding(finding: SubjectFinding) -> tuple[int, bool, int, bool]:
+    severity, sign = rank_by_severity(finding)
+    return severity, bool(finding.actions), sign, finding.incident is not None
 
 
 def _add_incident(

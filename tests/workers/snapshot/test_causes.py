@@ -564,3 +564,22 @@ def test_that_some_events_fail_is_not_said_of_all():
     plant.document["queues"]["process"]["containers"]["n1"]["dead_per_second"] = 0.2
     plant.run(7)
     assert plant.snapshot.health.sentence == "Some events of queue process fail on every attempt."
+
+
+def test_of_two_warnings_the_one_that_a_person_can_end_comes_first():
+    plant = VirtualPlant()
+    harmful = {
+        "id": 1, "rule": "loop-harmful", "condition": "loop_harmful", "severity": "warning",
+        "title": "rebalancing: actions made the measurement worse", "labels": {"loop": "rebalancing"},
+        "sentence": "3 actions made the measurement worse.", "since": plant.now,
+    }  # fmt: skip
+    plant.document["alerts"] = [harmful]
+    plant.run(30)
+    assert plant.snapshot.health.findings[0].sentence == harmful["sentence"]
+    for second in range(20):
+        poison(plant, second)
+        plant.run(1)
+    assert [finding.sentence for finding in plant.snapshot.health.findings] == [
+        "Events of queue process fail on every attempt.",
+        harmful["sentence"],
+    ]

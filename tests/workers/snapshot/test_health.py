@@ -73,7 +73,7 @@ def test_a_wait_is_what_the_oldest_event_has_waited_whatever_the_rate_promises()
 def test_the_headline_is_one_finding_and_the_others_are_its_list():
     nodes = {"n1": node(state="BUSY", utilisation=0.8), "n2": node(state="OFFLINE", age_seconds=5.0)}
     found = health(plant(nodes=nodes, queues={"alert": queue(dead_letters=3)}))
-    assert [each.subject for each in found.findings] == ["node/n2", "node/n1", "queue/alert"]
+    assert [each.subject for each in found.findings] == ["node/n2", "queue/alert", "node/n1"]
     assert found.sentence == found.findings[0].sentence
     assert "n1 is busy" not in found.sentence
 
