@@ -9,6 +9,7 @@ from console.incidents.similar import SimilarIncident, list_similar_incidents
 from workers.alerts.evaluation import impact
 from workers.alerts.lifecycle.models import Alert
 from workers.documents.snapshot import Snapshot
+from workers.documents.states import build_finding_key
 
 MAX_ALERTS = 50
 MAX_BARS = 6
@@ -53,7 +54,7 @@ def build_incident_summary(alert: Alert, snapshot: Snapshot, data: Path) -> Inci
         root=root,
         cause=finding.sentence if finding else root.title,
         impact=(finding.impact if finding else "") or impact.read_recorded_impact(root),
-        key=f"{finding.subject}#{finding.incident}" if finding else "",
+        key=build_finding_key(finding) if finding else "",
         names=list_names(finding) if finding else [],
         alerts=alerts,
         affected=affected,

@@ -70,3 +70,9 @@ class SubjectState(StoredDocument, frozen=True, kw_only=True, gc=False):
     within: Annotated[str | None, describe('The subject that explains the problem ("kind/name").')] = None
     # Their alerts fire after their duration.
     rules: Annotated[list[str], describe("The alert rules whose threshold it exceeds.")] = []
+
+
+def build_finding_key(finding: SubjectFinding) -> str:
+    """Return what identifies a problem in the next snapshot: a subject can have several, with different actions."""
+    action = finding.actions[0].words if finding.actions else ""
+    return f"{finding.subject}#{finding.incident or ''}#{action}"

@@ -14,7 +14,7 @@ from workers.documents.states import SEVERITIES, Severity, SubjectFinding, Subje
 from workers.snapshot.judgement import SIGNS, WORDS, WatchedSnapshot, is_better
 from workers.snapshot.queue_causes import QUEUE_FINDERS
 from workers.snapshot.resource_causes import RESOURCE_FINDERS
-from workers.snapshot.scene import Cause, Scene, list_backlog_sentences
+from workers.snapshot.scene import DEAD_LETTERS, Cause, Scene, describe_backlog, list_backlog_sentences
 
 FINDERS = (*RESOURCE_FINDERS, *QUEUE_FINDERS)
 
@@ -98,7 +98,13 @@ def _list_other_findings(state: SubjectState, cause: Cause) -> list[SubjectFindi
         step=state.step,
     )
     replaced = {"", cause.sentence, *cause.replaces, *list_backlog_sentences(state.name)}
-    return [finding for finding in (own, *state.also) if finding.sentence not in replaced]
+    # Dead letters of an earlier problem wait for a person, and are less urgent than a present cause.
+    resting = describe_backlog(state.name, DEAD_LETTERS)
+    return [
+        replace_fields(finding, severity="notice", sign=SIGNS["notice"]) if finding.sentence == resting else finding
+        for finding in (own, *state.also)
+        if finding.sentence not in replaced
+    ]
 
 
 def _rank(finding: SubjectFinding) -> int:

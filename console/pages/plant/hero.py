@@ -16,7 +16,7 @@ from console.incidents.quick_actions import QuickAction, list_finding_actions
 from workers.alerts.lifecycle.models import Alert, AlertRule
 from workers.alerts.lifecycle.open_alerts import AlertSituation, describe_situation
 from workers.documents.snapshot import Snapshot
-from workers.documents.states import SEVERITIES, Severity, SubjectFinding
+from workers.documents.states import SEVERITIES, Severity, SubjectFinding, build_finding_key
 from workers.models import LedgerEntry, Loop
 
 MAX_SHOWN = 3
@@ -35,7 +35,7 @@ class ShownFinding:
     @property
     def key(self) -> str:
         """Return what identifies it in the next snapshot (static/js/values/derived.js)."""
-        return f"{self.finding.subject}#{self.finding.incident or ''}"
+        return build_finding_key(self.finding)
 
 
 @dataclass(frozen=True, kw_only=True)

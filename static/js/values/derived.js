@@ -39,7 +39,7 @@ export const derived = {
     set(element, free >= NEARLY ? `${formatted(free, "rate")} free` : holders.length === 1 ? `all held by ${holders[0]}` : "none free");
   },
   finding(element, { health }) {
-    const { key, part: shown } = element.dataset, found = health.findings?.find(({ subject, incident }) => key === `${subject}#${incident ?? ""}`);
+    const { key, part: shown } = element.dataset, found = health.findings?.find(({ subject, incident, actions = [] }) => key === `${subject}#${incident ?? ""}#${actions[0]?.words ?? ""}`);
     if (found) writeSentence(element, shown === "impact" ? found.impact || found.step || "" : found.sentence, found);
   },
   backlog(element, { totals }) {

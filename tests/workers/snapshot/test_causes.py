@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.workers.snapshot.trouble import APPLICATION, JOBS, VirtualPlant, count_changes
 from workers.documents.queues import PauseStatus
-from workers.documents.states import SEVERITIES
+from workers.documents.states import SEVERITIES, build_finding_key
 from workers.snapshot.health import evaluate_health
 from workers.snapshot.suggestions import (
     suggest_application_restart,
@@ -583,3 +583,18 @@ def test_of_two_warnings_the_one_that_a_person_can_end_comes_first():
         "Events of queue process fail on every attempt.",
         harmful["sentence"],
     ]
+
+
+def test_dead_letters_of_an_earlier_problem_are_no_headline_beside_a_present_cause():
+    plant, _ = start(poison, seconds=20)
+    plant.document["queues"]["process"]["containers"]["n1"]["dead_per_second"] = 0.0
+    plant.run(10)
+    assert plant.snapshot.health.sentence == "Queue process has dead letters."
+    for second in range(40):
+        plant.busy(process=2)
+        plant.fall_behind("process", 2.0 * second, 40 * second, service_seconds=2.9)
+        plant.run(1)
+    first, second = plant.snapshot.health.findings[:2]
+    assert first.sentence.startswith("The handler of queue process became 20× slower")
+    assert (second.sentence, second.severity) == ("Queue process has dead letters.", "notice")
+    assert build_finding_key(first) != build_finding_key(second)
