@@ -35,7 +35,7 @@ from workers.snapshot.suggestions import format_seconds
 from workers.steering import scope
 from workers.steering.scope import find_pause
 
-MOST_FAIL = 0.5
+MIN_FAILING_SHARE = 0.5  # of the events that leave: from here on, it is said of all
 BURST_SECONDS = 600.0  # a backlog is due to a burst for this time after it
 
 
@@ -155,7 +155,7 @@ def _find_poison(scene: Scene) -> Iterator[Cause]:
         ]
         loops = tuple(scene.list_loops(queue=name))
         replaced = (describe_backlog(name, DEAD_LETTERS),)
-        some = "Events" if rate >= MOST_FAIL * ((row.out_per_second or 0.0) + rate) else "Some events"
+        some = "Events" if rate >= MIN_FAILING_SHARE * ((row.out_per_second or 0.0) + rate) else "Some events"
         sentence = f"{some} of queue {name} fail on every attempt."
         yield Cause(f"queue/{name}", sentence, impact, loops, tuple(actions), replaces=replaced, is_independent=True)
 
