@@ -98,7 +98,7 @@ PLANT_CHANGES = frozenset(
 ALWAYS_HARMFUL = (DrillResponse("host.drain"), DrillResponse("process.restart", "control"))
 PAUSE_INTAKE = DrillResponse("queue.pause", "{queue}", "intake")
 PAUSE_CONSUMPTION = DrillResponse("queue.pause", "{queue}", "consumption")
-ADD_SLOT = DrillResponse("loop.mode", part="manual")
+ADD_SLOT = DrillResponse("loop.mode", "concurrency", "manual")
 CHANGE_QUEUE = DrillResponse("queue.change", "{queue}")
 SLOW_RESPONSES = (PAUSE_CONSUMPTION, CHANGE_QUEUE, DrillResponse("override.set", "{queue}", "upper_limit"))
 NODE_RESPONSES = (
