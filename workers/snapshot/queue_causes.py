@@ -85,7 +85,7 @@ def _find_slot_holder(scene: Scene) -> Iterator[Cause]:
     slow = slower is not None or (is_slow(row) and not burst)
     producer = find_dominant_producer(snapshot, name)
     remedy = suggestions.suggest_producer_remedy(snapshot, producer) if producer else []
-    # Of an application that sends more, the key of its events is no cause.
+    # If an application sends the events, their key is not the cause.
     hot = None if remedy else find_hot_key(snapshot, name)
     if slower is not None:
         sentence = f"The handler of queue {name} became {slower}× slower and {hold}."
@@ -241,7 +241,7 @@ def _describe_overload(scene: Scene, name: str, law: str, handler: str, remedies
     intake = suggestions.suggest_intake_pause(snapshot, name)
     producer = find_dominant_producer(snapshot, name)
     producer_remedy = suggestions.suggest_producer_remedy(snapshot, producer) if producer else []
-    # Of an application that sends more, the key of its events is no cause.
+    # If an application sends the events, their key is not the cause.
     burst, hot = _is_burst(scene, name), None if producer_remedy else find_hot_key(snapshot, name)
     actions = [*intake, *remedies] if hot else [*producer_remedy, *remedies, *intake]
     what = f"A burst on queue {name}{describe_producer(snapshot, name)}" if burst else f"Queue {name} is filling"

@@ -197,7 +197,7 @@ def _get_incident(alert: Alert) -> int:
 
 
 def _find_open_incidents(receiver: int, ends: Sequence[Delivery]) -> set[int]:
-    """Return the incidents of these ends that go on: an alert of them that the receiver was notified of is open."""
+    """Return the incidents of these ends that still have an open alert that the receiver was notified of."""
     incidents = {_get_incident(end.alert) for end in ends}
     members = Alert.objects.filter(Q(pk__in=incidents) | Q(under__in=incidents), resolved_at__isnull=True)
     notified = Delivery.objects.filter(

@@ -62,7 +62,7 @@ JOINED = (
     | {"node_lost", "loop_stale", "loop_silent", "workers_missing", "workers_saturated", "throttled", "shedding"}
 )
 
-# What explains even a cause of its own.
+# Conditions that explain even a problem that has its own cause.
 OF_A_HOST = frozenset({"host_overloaded", "observer_silent"})
 CROWD = "crowd"
 # cause → what it explains, and how they are related: on the same node, of the same queue, because the cause's
