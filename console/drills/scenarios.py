@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol
 
 from common.errors import BadInput
 from console.drills.scoring import Verdict
+from workers.control.kinds import concurrency
 
 FaultKind = Literal[
     "burst", "hot_key", "slow_handler", "failing_events", "node_lost", "observer_suspended", "harmful_plan",
@@ -98,7 +99,7 @@ PLANT_CHANGES = frozenset(
 ALWAYS_HARMFUL = (DrillResponse("host.drain"), DrillResponse("process.restart", "control"))
 PAUSE_INTAKE = DrillResponse("queue.pause", "{queue}", "intake")
 PAUSE_CONSUMPTION = DrillResponse("queue.pause", "{queue}", "consumption")
-ADD_SLOT = DrillResponse("loop.mode", "concurrency", "manual")
+ADD_SLOT = DrillResponse("loop.mode", concurrency.KIND.name, "manual")
 CHANGE_QUEUE = DrillResponse("queue.change", "{queue}")
 SLOW_RESPONSES = (PAUSE_CONSUMPTION, CHANGE_QUEUE, DrillResponse("override.set", "{queue}", "upper_limit"))
 NODE_RESPONSES = (
