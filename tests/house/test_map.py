@@ -15,11 +15,10 @@ EXPLAINING = [ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs" / "understand").r
 
 
 def folders_of(root: str) -> list[Path]:
-    """The folders below a root that hold something, but for what Python and Django keep."""
-    kept = ("__pycache__", "migrations")
-    return sorted(
-        path for path in (ROOT / root).rglob("*") if path.is_dir() and path.name not in kept and any(path.iterdir())
-    )
+    """The folders below a root that hold a source file; a removed folder's byte code may remain on a disk."""
+    files = (path for path in (ROOT / root).rglob("*") if path.is_file())
+    parents = {file.parent for file in files if not {"__pycache__", "migrations"} & set(file.parts)}
+    return sorted(parents - {ROOT / root})
 
 
 def part_of(package: str) -> str:
