@@ -81,6 +81,18 @@ def test_a_row_is_a_card_on_a_phone_with_the_title_of_each_value(open_page, obse
     page.wait_for_url("**sort=dead**")
 
 
+def test_a_phone_shows_the_decisions_before_their_filters(open_page, observer):
+    page = open_page("/ledger/", viewport=PHONE)
+    live(page, observer)
+    filters = page.get_by_role("form", name="Filter the ledger")
+    expect(filters).to_be_hidden()
+    page.get_by_label("Filters", exact=True).check()
+    filters.locator("[name=queue]").select_option("alert")
+    filters.get_by_role("button", name="Filter").click()
+    page.wait_for_url("**queue=alert**")
+    expect(filters).to_be_visible()
+
+
 @pytest.mark.thorough
 def test_a_list_that_nobody_got_an_answer_for_is_asked_for_again(open_page, observer):
     """A console with a full line answers 503; a proxy does while the console starts."""
