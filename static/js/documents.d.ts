@@ -19,6 +19,7 @@ interface Snapshot {
   "overrides": Array<OverrideStatus>;
   "hands": Array<ManualChange>;
   "states": Record<string, SubjectState>;
+  "problems": Array<Problem>;
   "plans": Array<PlanStatus>;
   "runs": Record<string, RunStatus>;
   "forecasts": Record<string, LoadForecast>;
@@ -653,6 +654,14 @@ interface SubjectState {
   "rules": Array<string>;
 }
 
+interface Problem {
+  "subject": string;
+  "finding": string;
+  "began_at": number;
+  "ended_at": number | null;
+  "affected": Array<string>;
+}
+
 interface PlanStatus {
   "id": number;
   "state": string;
@@ -735,6 +744,7 @@ interface AlertStatus {
   "sentence": string;
   "since": number | null;
   "under": number | null;
+  "root": string;
   "explanation": string;
   "quiet": string | null;
   "quiet_until": number | null;

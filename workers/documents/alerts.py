@@ -20,6 +20,7 @@ class AlertStatus(StoredDocument, frozen=True, kw_only=True):
     sentence: Annotated[str, describe("A summary of the problem with its current values.")] = ""
     since: Instant | None = None
     under: Annotated[int | None, describe("ID of the alert that explains this alert.")] = None
+    root: Annotated[str, describe('The subject that causes it ("kind/name"), if known.')] = ""
     explanation: Annotated[str, describe("Description of the pause or drain that explains the alert.")] = ""
     quiet: Annotated[
         Annotated[str, describe(values=("explained", "paused", "silenced", "acknowledged", "snoozed"))] | None,

@@ -27,7 +27,7 @@ from workers.documents.pipeline import PipelineStatus
 from workers.documents.plans import PlanStatus
 from workers.documents.plants import LoadForecast, PlantHolder, PlantStatus
 from workers.documents.queues import ProducerStatus, QueueStatus, SlotHolder, Trend
-from workers.documents.states import Severity, SubjectFinding, SubjectState
+from workers.documents.states import Problem, Severity, SubjectFinding, SubjectState
 
 SILENT_AFTER_SECONDS = 3.0  # from this age on, pages, sockets, and terminals show a snapshot as outdated
 
@@ -141,6 +141,7 @@ class Snapshot(StoredDocument, frozen=True, kw_only=True):
     overrides: Annotated[list[OverrideStatus], describe("Earliest expiry first.")] = []
     hands: Annotated[list[ManualChange], describe("All manual changes, overrides included, earliest end first.")] = []
     states: Annotated[dict[str, SubjectState], describe('Keyed by "kind/name".')] = {}
+    problems: Annotated[list[Problem], describe("Present problems, and those that ended lately.")] = []
     plans: Annotated[list[PlanStatus], describe("Oldest first.")] = []
     runs: dict[str, RunStatus] = {}
     forecasts: Annotated[dict[str, LoadForecast], describe("Keyed by application, queue:NAME, or plant:NAME.")] = {}

@@ -72,6 +72,16 @@ class SubjectState(StoredDocument, frozen=True, kw_only=True, gc=False):
     rules: Annotated[list[str], describe("The alert rules whose threshold it exceeds.")] = []
 
 
+class Problem(StoredDocument, frozen=True, kw_only=True):
+    """A problem that no other explains, while it lasts and for a time after its end."""
+
+    subject: Annotated[str, describe('"kind/name".')]
+    finding: Annotated[str, describe("The problem in a sentence, as it was last.")] = ""
+    began_at: Instant
+    ended_at: Annotated[Instant | None, describe("null: it lasts.")] = None
+    affected: Annotated[list[str], describe('All subjects that it explained in its life ("kind/name").')] = []
+
+
 def build_finding_key(finding: SubjectFinding) -> str:
     """Return what identifies a problem in the next snapshot: a subject can have several, with different actions."""
     action = finding.actions[0].words if finding.actions else ""

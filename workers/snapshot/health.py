@@ -3,7 +3,7 @@
 The others form a list.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 
 from common.stored_document import replace_fields
@@ -12,7 +12,7 @@ from controllers.worker_rate.law import LAW as WORKER_RATE
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, OVERLOADED, STATES
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.evaluation.impact import describe_first_step, is_falling_behind
-from workers.alerts.lifecycle.inhibition import list_alert_subjects
+from workers.alerts.lifecycle.inhibition import LINGER_SECONDS, list_alert_subjects
 from workers.control.kinds.registry import find_display
 from workers.documents.alerts import AlertStatus
 from workers.documents.loops import RecentAction
@@ -58,7 +58,7 @@ def evaluate_health(
     snapshot: Snapshot, headline: Headline | None = None, monotonic_seconds: float = 0.0
 ) -> PlantHealth:
     """Return the health of a snapshot whose states are evaluated. headline: the one shown until now."""
-    all_findings = [*_iterate_findings(snapshot), *_describe_alerts(snapshot.alerts)]
+    all_findings = [*_iterate_findings(snapshot), *_describe_alerts(snapshot)]
     incidents = _map_incidents(snapshot)
     ranked = sorted(all_findings, key=rank_by_severity, reverse=True)
     findings = [_add_incident(finding, incidents, snapshot.opening) for finding in ranked]
@@ -92,8 +92,8 @@ def _map_incidents(snapshot: Snapshot) -> dict[str, int]:
     """Return the number of the open incident of each subject that has an alert."""
     incidents: dict[str, int] = {}
     for alert in snapshot.alerts:
-        for subject in list_alert_subjects(alert.condition, alert.labels):
-            root = alert.id if alert.under is None else alert.under
+        root = alert.id if alert.under is None else alert.under
+        for subject in filter(None, (*list_alert_subjects(alert.condition, alert.labels), alert.root)):
             incidents[subject] = min(root, incidents.get(subject, root))
     return incidents
 
@@ -206,14 +206,16 @@ def format_restart(event: ProcessEvent) -> str:
     return f"{event.name} restarted{f' after {event.how}' if event.how else ''}"
 
 
-def _describe_alerts(alerts: Iterable[AlertStatus]) -> Iterator[SubjectFinding]:
+def _describe_alerts(snapshot: Snapshot) -> Iterator[SubjectFinding]:
     """Describe open alerts that no subject's state shows.
 
     They are about Weir itself, its host, its audit log, a plan, or an objective. Explained, silenced, and snoozed
-    alerts are left out.
+    alerts are left out, and those that belong to a problem, which is shown itself.
     """
-    for alert in alerts:
+    for alert in snapshot.alerts:
         if alert.severity == "notice" or alert.condition in JUDGED or not _is_heard(alert):
+            continue
+        if _belongs_to_problem(alert, snapshot):
             continue
         severity: Severity = "critical" if alert.severity == "critical" else "warning"
         yield SubjectFinding(
@@ -226,6 +228,15 @@ def _describe_alerts(alerts: Iterable[AlertStatus]) -> Iterator[SubjectFinding]:
             impact=CONDITIONS[alert.condition].impact if alert.condition in CONDITIONS else "",
             incident=alert.id,
         )
+
+
+def _belongs_to_problem(alert: AlertStatus, snapshot: Snapshot) -> bool:
+    """Return whether an alert's cause is a problem now, or was until lately."""
+    return alert.root != "" and any(
+        problem.subject == alert.root
+        and (problem.ended_at is None or (snapshot.at or 0.0) - problem.ended_at <= LINGER_SECONDS)
+        for problem in snapshot.problems
+    )
 
 
 def _is_heard(alert: AlertStatus) -> bool:

@@ -33,6 +33,7 @@ from workers.snapshot.judgement import Limits
 from workers.snapshot.manual_changes import ManualRecords, list_manual_changes
 from workers.snapshot.observer import ConsoleProbe
 from workers.snapshot.parts import PartsRecord
+from workers.snapshot.problem_memory import ProblemMemory
 from workers.snapshot.queue_memory import QueueMemory
 from workers.snapshot.rates import TrendWatch
 from workers.snapshot.readings import Readings, read
@@ -79,6 +80,7 @@ class LocalPlant(SteeredPlant):
         self._parts: PartsRecord | None = None
         self._starvation, self._headline = Starvation(), Headline()
         self._memory: QueueMemory | None = None
+        self._problems: ProblemMemory | None = None
         self._processes = processes
         self._service_seconds: dict[str, float] = {}
         self._seq = 0
@@ -148,8 +150,9 @@ class LocalPlant(SteeredPlant):
     def _add_states(self, snapshot: Snapshot, limits: Limits, readings: Readings, monotonic_seconds: float) -> Snapshot:
         """With the states of its subjects, and what follows from them."""
         before = self._load_previous().states if self._states is None else self._states
-        if self._memory is None:
-            self._memory = QueueMemory(self._load_previous())
+        if self._memory is None or self._problems is None:
+            previous = self._load_previous()
+            self._memory, self._problems = QueueMemory(previous), ProblemMemory(previous)
         snapshot = self._memory.add(snapshot, readings.topology.queues, monotonic_seconds)
         unreadable = readings.unreadable_hosts
         states = evaluate_states(snapshot, before, limits, readings.hosts, unreadable)
@@ -157,7 +160,7 @@ class LocalPlant(SteeredPlant):
             snapshot = catching_up
             states = evaluate_states(snapshot, before, limits, readings.hosts, unreadable)
         self._states = states
-        snapshot = replace_fields(snapshot, states=states)
+        snapshot = self._problems.add(replace_fields(snapshot, states=states))
         snapshot = replace_fields(snapshot, health=evaluate_health(snapshot, self._headline, monotonic_seconds))
         return replace_fields(snapshot, health=add_action_summary(snapshot))
 

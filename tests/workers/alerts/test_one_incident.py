@@ -9,6 +9,7 @@ from common.stored_document import convert_to_plain
 from tests.workers.alerts.checks import Looks, rule
 from tests.workers.snapshot.test_causes import PAUSE, lose_node, make_handler_slow
 from tests.workers.snapshot.trouble import JOBS, VirtualPlant
+from workers.alerts.conditions.evidence import LedgerTick, LoopFacts
 from workers.alerts.lifecycle.models import Alert, Delivery
 
 pytestmark = pytest.mark.django_db
@@ -29,6 +30,7 @@ class WatchedPlant:
 
     def __init__(self, looks: Looks) -> None:
         self.plant, self.looks = VirtualPlant(), looks
+        looks.now = self.plant.now
         self.run(range(60), lambda plant, second: None)
 
     def run(self, seconds: range, inject: Any) -> None:
@@ -143,3 +145,54 @@ def test_a_long_pause_notifies_nobody_when_it_ends_unless_the_backlog_stays(look
     assert count(FIRING) == 0
     watched.run(range(360, 420), lambda plant, second: None)
     assert count(FIRING) == 1
+
+
+def harm(watched: WatchedPlant, *targets: dict[str, str]) -> None:
+    """A loop of each target has just made its measurement worse."""
+    loops = []
+    for number, target in enumerate(targets):
+        name = "/".join(["worker_rate", *target.values()]) if target else "rebalancing"
+        ticks = [LedgerTick(number, watched.plant.now, True, 1.0, None, "harmful")]
+        facts = LoopFacts(number, name, name.partition("/")[0], target, 5.0, 5.0, watched.plant.now, ticks=ticks)
+        loops.append(facts)
+    watched.looks.more = {"loops": loops}
+
+
+@pytest.fixture
+def harmful_rule(looks: Looks) -> None:
+    rule("loop-harmful", condition="loop_harmful", title="{loop}: made the measurement worse", severity="warning",
+         threshold=1, clear_threshold=1, window_seconds=900)  # fmt: skip
+
+
+def test_harmful_actions_during_a_problem_belong_to_it_and_are_over_with_it(looks, harmful_rule):
+    watched = WatchedPlant(looks)
+    watched.run(range(12), make_handler_slow)
+    harm(watched, {"queue": "alert", "node": "n1"}, {}, {"host": "jobs@vm"})
+    watched.run(range(12, 60), make_handler_slow)
+    assert roots() == [CAUSE] and Alert.objects.filter(condition="loop_harmful").count() == 3
+    sentences = [finding.sentence for finding in watched.plant.snapshot.health.findings]
+    assert not any("made the measurement worse" in sentence for sentence in sentences)
+    watched.run(range(60, 400), calm)
+    assert roots() == [], "the actions are in the window of the rule, and their problem is over"
+    watched.run(range(400, 500), calm)
+    assert (roots(), count(FIRING), count(RESOLVED)) == ([], 1, 1)
+
+
+def test_harmful_actions_without_a_problem_are_their_own_incident(looks, harmful_rule):
+    watched = WatchedPlant(looks)
+    harm(watched, {"queue": "alert", "node": "n1"})
+    watched.run(range(100), calm)
+    assert roots() == ["Worker rate of alert on n1: made the measurement worse"]
+    watched.run(range(100, 200), make_handler_slow)
+    assert sorted(roots()) == [CAUSE, "Worker rate of alert on n1: made the measurement worse"]
+
+
+def test_a_harmful_action_after_a_problem_is_an_incident_of_its_own_title(looks, harmful_rule):
+    watched = WatchedPlant(looks)
+    watched.run(range(30), make_handler_slow)
+    harm(watched, {"queue": "alert", "node": "n1"})
+    watched.run(range(30, 60), make_handler_slow)
+    watched.run(range(60, 300), calm)
+    harm(watched, {"queue": "alert", "node": "n1"})
+    watched.run(range(300, 320), calm)
+    assert roots() == ["Worker rate of alert on n1: made the measurement worse"]

@@ -18,6 +18,7 @@ from workers.snapshot.evaluate import evaluate_states
 from workers.snapshot.headline import Headline
 from workers.snapshot.health import evaluate_health
 from workers.snapshot.parts import PartsRecord
+from workers.snapshot.problem_memory import ProblemMemory
 from workers.snapshot.queue_memory import QueueMemory
 from workers.snapshot.starvation import Starvation
 
@@ -98,6 +99,7 @@ class VirtualPlant:
         self.listed = ("jobs@vm", "control@vm")
         self._memory, self._starvation = QueueMemory(NOTHING_SEEN), Starvation()
         self._headline, self._parts = Headline(), PartsRecord()
+        self._problems = ProblemMemory(NOTHING_SEEN)
         self.states: dict[str, SubjectState] = {}
         self.snapshot: Snapshot = NOTHING_SEEN
         self.specs = {name: QueueSpec(name, points={}, handler="emulate", kind="jobs") for name in JOBS}
@@ -118,7 +120,7 @@ class VirtualPlant:
             snapshot = catching_up
             states = evaluate_states(snapshot, self.states, listed=self.listed)
         self.states = states
-        snapshot = replace_fields(snapshot, states=states)
+        snapshot = self._problems.add(replace_fields(snapshot, states=states))
         self.snapshot = replace_fields(snapshot, health=evaluate_health(snapshot, self._headline, self.now))
         return self.snapshot.health
 

@@ -5,6 +5,7 @@ overrides, plans, tasks, the audit log, and the delivery of alerts.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise, takewhile
 
@@ -15,7 +16,9 @@ from controllers.worker_rate import law as worker_rate
 from queues import pausing
 from workers.alerts.conditions.condition import Reading, ShippedRule, describe_loop, register_condition
 from workers.alerts.conditions.evidence import STALE, Evidence, FailureRecord, LedgerTick, LoopFacts
+from workers.alerts.conditions.loop_problems import exclude_ended, find_problem, list_problems
 from workers.alerts.conditions.plant_conditions import SAFE
+from workers.alerts.lifecycle.inhibition import PROBLEM
 from workers.control.kinds.registry import find_display
 from workers.control.tick import HOST
 from workers.documents import parts
@@ -94,6 +97,11 @@ def _select_window(loop: LoopFacts, evidence: Evidence, window_seconds: float) -
     return [tick for tick in newest if tick.at <= until][::-1]
 
 
+def _select_own_ticks(loop: LoopFacts, evidence: Evidence, window_seconds: float) -> list[LedgerTick]:
+    """Return the ticks within the window that belong to no problem that is over."""
+    return exclude_ended(_select_window(loop, evidence, window_seconds), list_problems(loop, evidence.plant))
+
+
 def _find_newest_tick(loop: LoopFacts) -> float:
     """Return when the loop last ticked: a loop at rest writes no entry."""
     return loop.ticks[-1].at if loop.ticked_at is None else loop.ticked_at
@@ -131,7 +139,7 @@ def loop_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Readin
     for loop in evidence.loops:
         limits = [
             tick.limited_by
-            for tick in _select_window(loop, evidence, window_seconds)
+            for tick in _select_own_ticks(loop, evidence, window_seconds)
             if tick.limited_by is not None and tick.limited_by not in NOT_AT_THE_LIMIT
         ]
         # The share of the whole window, not of the ticks so far: a young loop has been at its limit only briefly.
@@ -151,7 +159,7 @@ def loop_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Readin
 )
 def loop_ineffective(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
-        judged = [tick.verdict for tick in _select_window(loop, evidence, window_seconds) if tick.verdict in JUDGED]
+        judged = [tick.verdict for tick in _select_own_ticks(loop, evidence, window_seconds) if tick.verdict in JUDGED]
         count = next((at for at, verdict in enumerate(reversed(judged)) if verdict == "effective"), len(judged))
         what = INEFFECTIVE.get(count, f"its last {count} actions had no effect")
         if count and _is_at_rest(loop, evidence.now):
@@ -188,9 +196,17 @@ def _is_at_rest(loop: LoopFacts, now: float) -> bool:
 )
 def loop_harmful(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
-        count = sum(tick.verdict == "harmful" for tick in _select_window(loop, evidence, window_seconds))
-        actions = f"{format_count(count, 'action')} in {_format_minutes(window_seconds)}"
-        yield _build_reading(evidence, loop, count, f"{actions} made the measurement worse")
+        own = _select_own_ticks(loop, evidence, window_seconds)
+        harmful = [tick for tick in own if tick.verdict == "harmful"]
+        actions = f"{format_count(len(harmful), 'action')} in {_format_minutes(window_seconds)}"
+        reading = _build_reading(evidence, loop, len(harmful), f"{actions} made the measurement worse")
+        if harmful:
+            problems = list_problems(loop, evidence.plant)
+            causes = [find_problem(tick, problems) for tick in harmful]
+            # An action without a problem did harm on its own.
+            subject = "" if None in causes else next(cause.subject for cause in causes if cause)
+            reading = replace(reading, touches={**reading.touches, PROBLEM: subject})
+        yield reading
 
 
 @register_condition(

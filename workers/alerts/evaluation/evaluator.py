@@ -38,7 +38,7 @@ MEASURED = ("value", "worst", "sentence", "impact", "worst_sentence", "worst_imp
 # turn.
 MAX_MEASURED = 100
 # In `touches`: the subject that causes an alert, and the sentence that names this cause.
-ROOT, CAUSE, OWN = "root", "cause_sentence", "own_cause"
+ROOT, CAUSE, OWN = inhibition.ROOT, "cause_sentence", "own_cause"
 MAX_TITLE = 200
 AGE = re.compile(r" \d+ (s|min) ago$")
 _META: Any = Alert._meta
@@ -305,7 +305,10 @@ def _note_roots(this: AlertCheck, evidence: Evidence) -> None:
     for alert in this.shown:
         if alert.resolved_at is not None:
             continue
-        root = inhibition.find_root(alert.condition, alert.labels, evidence.snapshot)
+        if alert.touches.get(inhibition.PROBLEM) == "":
+            # It did harm without a problem: what it belonged to before is not its cause.
+            alert.touches = {name: value for name, value in alert.touches.items() if name not in (ROOT, CAUSE, OWN)}
+        root = inhibition.find_root(alert.condition, alert.labels, alert.touches, evidence.snapshot)
         state = evidence.snapshot.states.get(root)
         if state is not None and state.severity in ("warning", "critical") and (state.actions or state.affected):
             title = AGE.sub("", make_storable(state.finding).rstrip("."))[:MAX_TITLE]
@@ -336,7 +339,7 @@ def _explain(this: AlertCheck) -> dict[int, list[str]]:
     long_since = this.at - timedelta(seconds=inhibition.MAX_LINGER_SECONDS)
     # Not later than now: after a clock was set back, what ended before that would linger for as long.
     over = Alert.objects.filter(
-        Q(resolved_at__range=(since, this.at), condition__in=inhibition.EXPLAINS)
+        Q(resolved_at__range=(since, this.at), condition__in={*inhibition.EXPLAINS, *inhibition.JOINED})
         | Q(resolved_at__range=(long_since, this.at), condition__in=inhibition.LONG_CAUSES)
     )
     known = {alert.pk: alert for alert in (*over, *this.shown)}

@@ -9,7 +9,8 @@ goes on explaining what it has explained.
 
 The snapshot knows more causes than this table, such as who holds the worker slots. Alerts whose subjects have one cause
 there (`Party.root`) are one incident, also if they are more severe than the alert that leads it: that alert becomes as
-severe. The one that notified somebody first leads, so that one cause notifies once.
+severe. The one that notified somebody first leads, so that one cause notifies once. Harmful actions of a loop belong to
+the problem in whose life they were taken (`PROBLEM`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -52,14 +53,18 @@ SUBJECTS = {"workers_missing": "plant/workers", "workers_saturated": "plant/work
 PIPELINE = "pipeline"
 
 BURNS = frozenset({"budget_burn_fast", "budget_burn_medium", "budget_burn_slow", "budget_spent"})
-# What follows from a cause that the snapshot names. A loop that oscillates or does harm may be a cause itself.
+HARM = "loop_harmful"
+ROOT = "root"  # in `touches`: the subject that causes an alert
+PROBLEM = "problem"  # in `touches`: the subject of the problem that harmful actions belong to, "" if to none
+# What follows from a cause that the snapshot names. A loop that oscillates, or does harm on a calm plant, may be a
+# cause itself.
 JOINED = (
     QUEUES
     | OF_A_NODE
     | OF_THE_PIPELINE
     | POWERLESS
     | BURNS
-    | {"node_lost", "loop_stale", "loop_silent", "workers_missing", "workers_saturated", "throttled", "shedding"}
+    | {HARM, "node_lost", "loop_stale", "loop_silent", "workers_missing", "workers_saturated", "throttled", "shedding"}
 )
 
 # Conditions that explain even a problem that has its own cause.
@@ -260,10 +265,14 @@ def _explain_queue(queue: str, part: str, snapshot: Snapshot) -> str:
     return f"Queue {queue} catches up after {row.catching_up.after}; its backlog falls."
 
 
-def find_root(condition: str, labels: Mapping[str, str], snapshot: Snapshot) -> str:
+def find_root(condition: str, labels: Mapping[str, str], touches: Mapping[str, Any], snapshot: Snapshot) -> str:
     """Return the subject that causes an alert, as the snapshot knows; "" if it knows none."""
     if condition not in JOINED:
         return ""
+    if condition == HARM:
+        subject = touches.get(PROBLEM, "")
+        state = snapshot.states.get(subject)
+        return "" if state is None else state.within or subject
     for subject in list_alert_subjects(condition, labels):
         state = snapshot.states.get(subject)
         if state is not None and state.within is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from workers.alerts.lifecycle.inhibition import GRAVITY, list_alert_subjects
+from workers.alerts.lifecycle.inhibition import GRAVITY, ROOT, list_alert_subjects
 from workers.alerts.lifecycle.models import Alert, Delivery, FollowUp, Message, Silence
 from workers.alerts.lifecycle.routing import Step, find_steps
 from workers.documents.alerts import AlertStatus
@@ -55,6 +55,7 @@ def build_alert_status(alert: Alert) -> AlertStatus:
         sentence=alert.sentence,
         since=alert.fired_at.timestamp() if alert.fired_at else None,
         under=alert.under_id,
+        root=(alert.touches or {}).get(ROOT, ""),
         quiet=quiet,
         explanation=alert.explanation,
         quiet_until=until.timestamp() if until else None,
