@@ -10,10 +10,12 @@ from urllib.parse import urlencode
 
 from django.db.models import F
 from django.urls import reverse
+from django.utils import timezone
 
 from console.accounts.access import Actor
 from console.actions.loops import list_scope_queues
 from console.help import contents
+from console.incidents.taken_actions import review_actions
 from console.navigation import MORE_PAGES, get_page_permission, on_rail
 from controllers.parallelism.joint_law import LAW as JOINT
 from queues.models import Node, Queue
@@ -254,10 +256,12 @@ def _count_waiting(snapshot: Snapshot | None) -> dict[str, str]:
 
 def _iterate_suggestions(actor: Actor, snapshot: Snapshot | None) -> Iterator[PaletteEntry]:
     """Return what the open incidents suggest, the worst incident and its best action first."""
-    for finding in snapshot.health.findings if snapshot and actor.may("plant.view") else ():
+    if snapshot is None or not actor.may("plant.view"):
+        return
+    for finding in snapshot.health.findings:
         if finding.incident is None:
             continue
-        for action in finding.actions:
+        for action in review_actions(finding.actions, snapshot, finding.since, timezone.now()).offered:
             if actor.may_somewhere(action.action):
                 key = build_action_key(action.action, action.subject, action.value)
                 url = f"{reverse('alert', args=[finding.incident])}#action-{key}"

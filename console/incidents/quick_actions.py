@@ -11,6 +11,7 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from django.urls import reverse
+from django.utils import timezone
 
 from common.errors import BadInput
 from common.parsing import parse_digits
@@ -20,6 +21,7 @@ from console.connections import supervisor
 from console.connections.supervisor import NoSupervisor, ProcessRow
 from console.display.states import find_subject_page
 from console.incidents.prediction import PredictedRow, predict_pause
+from console.incidents.taken_actions import TakenAction, review_actions
 from controllers.concurrency.law import LAW as CONCURRENCY
 from controllers.framework.reason import format_count, format_number
 from queues.models import Queue
@@ -125,26 +127,48 @@ def build_quick_action(
     )
 
 
-def list_finding_actions(finding: SubjectFinding, snapshot: Snapshot, actor: Actor) -> list[QuickAction]:
-    """Return the buttons of a finding that the actor may use, the best first."""
+@dataclass(frozen=True, kw_only=True)
+class OfferedActions:
+    """The buttons that the actor may use, the best first, and what people did already, the newest first."""
+
+    actions: list[QuickAction] = field(default_factory=list)
+    taken: list[TakenAction] = field(default_factory=list)
+
+    @property
+    def settles_at(self) -> float | None:
+        """Return when the next action is offered first if the problem remains."""
+        return min((action.settles_at for action in self.taken if action.is_settling), default=None)
+
+
+def list_finding_actions(finding: SubjectFinding, snapshot: Snapshot, actor: Actor) -> OfferedActions:
+    """Return the buttons of a finding."""
     reason = suggest_reason(finding.incident, finding.sentence)
-    return _build_all(finding.actions, snapshot, actor, reason, finding.affected)
+    return _offer(finding.actions, finding, snapshot, actor, reason)
 
 
-def list_quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot, actor: Actor) -> list[QuickAction]:
-    """Return the actions for an open alert that are not done already and that the actor may use, the best first.
+def list_quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot, actor: Actor) -> OfferedActions:
+    """Return the actions for an open alert that are not done already.
 
     They are those of its incident's finding and of its processes, or else those of its condition.
     """
     if alert.resolved_at is not None:
-        return []
+        return OfferedActions()
     incident = alert.under_id or alert.pk
     finding = find_incident_finding(incident, snapshot)
     reason = suggest_reason(incident, finding.sentence if finding else alert.title)
     processes = [_suggest_restart(row, snapshot) for row in _list_processes_behind(alert)]
     suggested = [*(finding.actions if finding else ()), *processes]
-    made = _build_all(suggested, snapshot, actor, reason, finding.affected if finding else ())
-    return made or _build_all(_suggest_for_condition(alert, loop, snapshot), snapshot, actor, reason)
+    if _build_all(suggested, snapshot, actor, reason):
+        return _offer(suggested, finding, snapshot, actor, reason)
+    return _offer(list(_suggest_for_condition(alert, loop, snapshot)), finding, snapshot, actor, reason)
+
+
+def _offer(
+    suggested: Sequence[SuggestedAction], finding: SubjectFinding | None, snapshot: Snapshot, actor: Actor, reason: str
+) -> OfferedActions:
+    reviewed = review_actions(suggested, snapshot, finding.since if finding else None, timezone.now())
+    affected = finding.affected if finding else ()
+    return OfferedActions(actions=_build_all(reviewed.offered, snapshot, actor, reason, affected), taken=reviewed.taken)
 
 
 def find_incident_finding(incident: int, snapshot: Snapshot) -> SubjectFinding | None:

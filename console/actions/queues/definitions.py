@@ -3,6 +3,7 @@
 Points are excluded: those of an existing queue change by a plan (`console.actions.proposals`).
 """
 
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ FIELDS = (
 )
 # Rejections of these are recorded: somebody tries addresses that workers must not contact, or code that must not run.
 REACHING = ("handler", "handler_options.url")
+MAX_CHANGES = 20  # of a queue, which tell a rollback from another change
 
 
 @dataclass(frozen=True)
@@ -137,14 +139,27 @@ def change(
 def find_version_before(queue: Queue) -> AuditEntry | None:
     """Return the audit entry of the queue's last change; None if its previous values can't be restored.
 
-    They can't if somebody changed the same fields outside the console, or if the log hides secrets of the handler.
+    They can't if somebody changed the same fields outside the console, or if the log hides secrets of the handler. A
+    rollback is not undone by another one.
     """
     entry = AuditEntry.objects.filter(action="queue.change", target=queue.name).order_by("-pk").first()
     if entry is None or not isinstance(entry.before, dict) or not isinstance(entry.after, dict):
         return None
+    if is_roll_back(entry):
+        return None
     current = get_queue_definition(queue)
     is_current = entry.after == audit_document({name: current.get(name) for name in entry.after})
     return entry if is_current and is_restorable(entry.before) else None
+
+
+def is_roll_back(entry: AuditEntry) -> bool:
+    """Return whether a change of a queue restored the values from before its previous change."""
+    changes = AuditEntry.objects.filter(action="queue.change", target=entry.target, pk__lte=entry.pk)
+    newest = list(changes.order_by("-pk")[:MAX_CHANGES])
+    is_back = False
+    for before, after in itertools.pairwise(newest[::-1]):
+        is_back = not is_back and before.before == after.after
+    return is_back
 
 
 def is_restorable(before: Mapping[str, Any]) -> bool:

@@ -19,6 +19,7 @@ from console.incidents.changes import is_incident, load_changes
 from console.incidents.differences import MAX_READ
 from console.incidents.quick_actions import (
     MINUTES,
+    OfferedActions,
     QuickAction,
     RelatedPage,
     find_loop,
@@ -109,7 +110,7 @@ class AlertDetails:
     changes: list[ShownChange]  # before the alert, the most likely cause first
     more_changes: list[ShownChange]
     can_undo: bool  # one of them
-    quick_actions: list[QuickAction]  # actions that the user may take
+    offered: OfferedActions  # actions that the user may take, and those that people took
     quick_minutes: int  # duration of a hold that an undo starts
     related_pages: list[RelatedPage]
     events: list[AlertEvent]
@@ -120,6 +121,11 @@ class AlertDetails:
     route: str  # whom it notifies, in words
     next_step: str  # whom escalating would notify; "" when no step is left
     notification: Notification
+
+    @property
+    def quick_actions(self) -> list[QuickAction]:
+        """Return the actions that the user may take, the best first."""
+        return self.offered.actions
 
     @property
     def containing(self) -> list[QuickAction]:
@@ -193,7 +199,7 @@ def build_alert_details(alert: Alert, snapshot: Snapshot, actor: Actor) -> Alert
         changes=changes[:MAX_CHANGES],
         more_changes=changes[MAX_CHANGES:],
         can_undo=any(change.undo for change in changes),
-        quick_actions=list_quick_actions(alert, loop, snapshot, actor),
+        offered=list_quick_actions(alert, loop, snapshot, actor),
         quick_minutes=MINUTES,
         related_pages=[
             related_page for related_page in iterate_related_pages(alert, loop) if actor.may(related_page.may)

@@ -12,7 +12,7 @@ from console.display.loops import FoldedDecisions, fold_decisions
 from console.incidents.affected import AffectedQueue, list_affected_queues, list_names
 from console.incidents.change_rows import ShownChange, build_change_rows
 from console.incidents.changes import IncidentChange, is_incident, load_changes
-from console.incidents.quick_actions import QuickAction, list_finding_actions
+from console.incidents.quick_actions import OfferedActions, list_finding_actions
 from workers.alerts.lifecycle.models import Alert, AlertRule
 from workers.alerts.lifecycle.open_alerts import AlertSituation, describe_situation
 from workers.documents.snapshot import Snapshot
@@ -26,11 +26,11 @@ LOUD = SEVERITIES.index("warning")
 
 @dataclass(frozen=True, kw_only=True)
 class ShownFinding:
-    """A problem with its buttons, the best action first. names: those that its texts show on a tint."""
+    """A problem with its buttons, and with what people did. names: those that its texts show on a tint."""
 
     finding: SubjectFinding
     names: list[str]
-    actions: list[QuickAction]
+    offered: OfferedActions
 
     @property
     def key(self) -> str:
@@ -74,6 +74,12 @@ class Hero:
     last_incident: Alert | None
 
     @property
+    def settles_at(self) -> float | None:
+        """Return when the effect of an action has had its time, so that the headline offers the next one."""
+        times = [row.offered.settles_at for row in self.shown if row.offered.settles_at is not None]
+        return min(times, default=None)
+
+    @property
     def names(self) -> list[str]:
         """Return the names in the headline itself."""
         return self.shown[0].names if self.shown else []
@@ -97,7 +103,7 @@ def build_hero(snapshot: Snapshot, actor: Actor, is_past: bool) -> Hero:
         ShownFinding(
             finding=finding,
             names=list_names(finding),
-            actions=[] if is_past else list_finding_actions(finding, snapshot, actor),
+            offered=OfferedActions() if is_past else list_finding_actions(finding, snapshot, actor),
         )
         for finding in chosen
     ]

@@ -46,7 +46,7 @@ const SIGNATURES = {
     + Object.values(snapshot.nodes).map((node) => [node.state === "OFFLINE", node.drained, node.cordoned]).join(),
   alerts: (snapshot) => alertSignature(snapshot),
   alert: (snapshot, id) => alertSignature(snapshot, Number(id)),
-  incident: (snapshot, id) => alertSignature(snapshot, Number(id)) + findingSignature(snapshot, Number(id)),
+  incident: (snapshot, id) => alertSignature(snapshot, Number(id)) + findingSignature(snapshot, Number(id)) + Math.floor(snapshot.at / RECORDS_SECONDS),
   tried: (snapshot, id) => alertSignature(snapshot, Number(id)) + acted(snapshot).join(),
   receivers: (snapshot) => String(Math.floor(snapshot.at / RECEIVERS_SECONDS)),
   hero: heroSignature,
@@ -62,12 +62,19 @@ const SIGNATURES = {
     .map(([key, state]) => key + state.severity + state.sign + state.stale).join() + Math.floor(snapshot.at / WORST_SECONDS),
 };
 
-/** The headline is rendered again for other problems or actions. With an incident, what the loops did follows.
+/** Return the time at which the effect of an action had to come, once it has passed: the next action is offered then.
+ * @param {HTMLElement} element @param {LiveSnapshot} snapshot */
+function settled(element, snapshot) {
+  const { settles } = element.dataset;
+  return settles && snapshot.at >= Number(settles) ? settles : "";
+}
+
+/** The headline is rendered again for other problems or actions. What the loops and other people did follows.
  * @param {LiveSnapshot} snapshot */
 function heroSignature(snapshot) {
-  const findings = snapshot.health.findings ?? [], critical = findings[0]?.severity === "critical";
+  const findings = snapshot.health.findings ?? [], loud = ["critical", "warning"].includes(findings[0]?.severity ?? "");
   const shown = findings.map(({ subject, severity, incident, opens_at, actions = [] }) => [subject, severity, incident, opens_at, actions.map(({ words }) => words)]);
-  return JSON.stringify(shown) + (critical ? alertSignature(snapshot) + Math.floor(snapshot.at / RECORDS_SECONDS) : "");
+  return JSON.stringify(shown) + (loud ? alertSignature(snapshot) + Math.floor(snapshot.at / RECORDS_SECONDS) : "");
 }
 
 /** @param {LiveSnapshot} snapshot */
@@ -137,7 +144,7 @@ function look(snapshot) {
   if (document.hidden) return; // fetched when the page becomes visible again
   for (const element of document.querySelectorAll("[data-refresh][id]:not([data-paused])")) {
     const [kind, path] = split(element.dataset.refresh ?? "");
-    const signature = SIGNATURES[kind](snapshot, path);
+    const signature = SIGNATURES[kind](snapshot, path) + settled(element, snapshot);
     // The first call gets the snapshot that the server rendered the page with.
     if (!signatures.has(element)) signatures.set(element, signature);
     else if (signatures.get(element) !== signature) {

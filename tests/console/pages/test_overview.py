@@ -7,6 +7,8 @@ import orjson
 import pytest
 from django.utils import timezone
 
+from console.accounts.access import Actor
+from console.audit import audit_log
 from console.pages.plant.hero import MAX_SHOWN
 from console.pages.plant.law_summary import summarize_activity
 from console.templatetags.filters import named
@@ -67,6 +69,19 @@ def test_each_problem_has_its_first_action_and_a_viewer_has_none(browsers, in_tr
     in_trouble(finding(actions=[PAUSE], incident=7), finding("node/n1", incident=8))
     assert 'action="/queues/alert/pause"' in source_of(browsers["operator"].get("/"))
     assert 'action="/queues/alert/pause"' not in source_of(browsers["viewer"].get("/"))
+
+
+def test_a_second_person_sees_who_acted_and_what_to_do_next(browsers, in_trouble):
+    intake = PAUSE | {"value": "intake", "words": "Pause intake of alert"}
+    in_trouble(finding(actions=[PAUSE, intake]), finding("node/n1"))
+    entry = audit_log.record(
+        Actor(name="ada", role=None), "queue.pause", "queue alert", after={"consumption": "paused"}
+    )
+    hero = source_of(browsers["operator"].get("/")).partition('id="hero"')[2].partition("</section>")[0]
+    text = " ".join(hero.split())
+    assert "<b>Consumption of alert paused</b>, by ada" in text and "Pause intake of alert" in text
+    assert ">Pause consumption of alert</summary>" not in text
+    assert float(re.search(r'data-settles="([^"]+)"', hero)[1]) == pytest.approx(entry.at.timestamp() + 15, abs=0.01)
 
 
 def test_a_warning_that_the_loops_handle_asks_for_nothing(operator, in_trouble):
