@@ -4,8 +4,9 @@ One critical problem is shown with its incident: what changed before it, who is 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from common.stored_document import replace_fields
 from console.accounts.access import Actor
 from console.actions.alerts import may_quiet
 from console.display.loops import FoldedDecisions, fold_decisions
@@ -26,11 +27,16 @@ LOUD = SEVERITIES.index("warning")
 
 @dataclass(frozen=True, kw_only=True)
 class ShownFinding:
-    """A problem with its buttons, and with what people did. names: those that its texts show on a tint."""
+    """A problem with its buttons, and with what people did.
+
+    names: those that its texts show on a tint; incidents: of all problems with the same text, which are one row.
+    """
 
     finding: SubjectFinding
     names: list[str]
     offered: OfferedActions
+    count: int = 1
+    incidents: list[int] = field(default_factory=list)
 
     @property
     def key(self) -> str:
@@ -69,14 +75,15 @@ class Hero:
 
     severity: Severity
     shown: list[ShownFinding]
-    others: list[SubjectFinding]
+    others: list[ShownFinding]
     details: IncidentDetails | None
     last_incident: Alert | None
 
     @property
     def settles_at(self) -> float | None:
         """Return when the effect of an action has had its time, so that the headline offers the next one."""
-        times = [row.offered.settles_at for row in self.shown if row.offered.settles_at is not None]
+        rows = [*self.shown, *self.others]
+        times = [row.offered.settles_at for row in rows if row.offered.settles_at is not None]
         return min(times, default=None)
 
     @property
@@ -91,30 +98,44 @@ def build_hero(snapshot: Snapshot, actor: Actor, is_past: bool) -> Hero:
     severities: list[Severity] = ["well", *(finding.severity for finding in findings)]
     severity = max(severities, key=SEVERITIES.index)
     is_loud = SEVERITIES.index(severity) >= LOUD
+    groups = _fold(findings)
     # The first finding may be a milder one that the headline still holds (`workers.snapshot.headline`).
     # A milder problem that a person can end is no detail of the worst one.
     others = [
-        finding
-        for finding in findings[1:]
-        if is_loud and (finding.severity == severity or (finding.severity == "warning" and finding.actions))
+        group
+        for group in groups[1:]
+        if is_loud and (group[0].severity == severity or (group[0].severity == "warning" and group[0].actions))
     ]
-    chosen = [*findings[:1], *others][:MAX_SHOWN]
-    shown = [
-        ShownFinding(
-            finding=finding,
-            names=list_names(finding),
-            offered=OfferedActions() if is_past else list_finding_actions(finding, snapshot, actor),
-        )
-        for finding in chosen
-    ]
+    chosen = [*groups[:1], *others][:MAX_SHOWN]
     alone = severity == "critical" and len(chosen) == 1
     resolved = Alert.objects.filter(under=None, fired_at__isnull=False, resolved_at__isnull=False)
     return Hero(
         severity=severity,
-        shown=shown,
-        others=[finding for finding in findings if finding not in chosen],
-        details=_build_details(chosen[0], snapshot, actor) if alone else None,
+        shown=[_build_shown(group, snapshot, actor, is_past) for group in chosen],
+        others=[_build_shown(group, snapshot, actor, is_past) for group in groups if group not in chosen],
+        details=_build_details(chosen[0][0], snapshot, actor) if alone else None,
         last_incident=None if is_loud or is_past else resolved.order_by("-resolved_at", "-pk").first(),
+    )
+
+
+def _fold(findings: Iterable[SubjectFinding]) -> list[list[SubjectFinding]]:
+    """Return the problems with the same text as one group, in their order."""
+    groups: dict[tuple[str, str], list[SubjectFinding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.sentence, finding.impact or finding.step), []).append(finding)
+    return list(groups.values())
+
+
+def _build_shown(group: list[SubjectFinding], snapshot: Snapshot, actor: Actor, is_past: bool) -> ShownFinding:
+    first = group[0]
+    actions = {action.words: action for finding in group for action in finding.actions}
+    every = replace_fields(first, actions=list(actions.values()))
+    return ShownFinding(
+        finding=first,
+        names=list_names(first),
+        offered=OfferedActions() if is_past else list_finding_actions(every, snapshot, actor),
+        count=len(group),
+        incidents=sorted({finding.incident for finding in group if finding.incident is not None}),
     )
 
 

@@ -84,6 +84,28 @@ def test_a_second_person_sees_who_acted_and_what_to_do_next(browsers, in_trouble
     assert float(re.search(r'data-settles="([^"]+)"', hero)[1]) == pytest.approx(entry.at.timestamp() + 15, abs=0.01)
 
 
+def test_each_problem_keeps_all_of_its_actions_beside_others_and_when_folded(operator, in_trouble):
+    def actions(queue):
+        pauses = [PAUSE | {"value": part, "words": f"Pause {part} of {queue}"} for part in ("consumption", "intake")]
+        return [pause | {"subject": f"queue/{queue}"} for pause in pauses]
+
+    nodes = [finding(f"node/n{number}") for number in range(1, 4)]
+    in_trouble(finding(actions=actions("alert")), *nodes, finding("queue/telemetry", actions=actions("telemetry")))
+    text = source_of(operator.get("/"))
+    for queue in ("alert", "telemetry"):
+        for part in ("consumption", "intake"):
+            assert f">Pause {part} of {queue}</summary>" in text
+
+
+def test_problems_with_the_same_text_are_one_row(operator, in_trouble):
+    same = {"sentence": "The audit log is behind.", "impact": "Entries wait."}
+    in_trouble(finding(), *(finding(f"alert/{number}", "warning", incident=number, **same) for number in (7, 8)))
+    folded = source_of(operator.get("/")).partition('id="hero-others"')[2].partition("</details>")[0]
+    assert folded.count("The audit log is behind.") == 1 and "(2 times)" in folded
+    assert 'href="/alerts/7/"' in folded and 'href="/alerts/8/"' in folded
+    assert "1 more problem" in folded
+
+
 def test_a_warning_that_the_loops_handle_asks_for_nothing(operator, in_trouble):
     in_trouble(finding(severity="warning", impact="Empty in about 50 s. Nothing to do."))
     hero = source_of(operator.get("/")).partition('id="hero"')[2].partition("</section>")[0]
@@ -96,7 +118,7 @@ def test_a_warning_that_a_person_can_end_stands_beside_the_critical_problem(oper
     in_trouble(finding("node/n1"), finding(severity="warning", actions=[PAUSE]), finding("node/n2", "warning"))
     shown = operator.get("/").context["hero"]
     assert [row.finding.subject for row in shown.shown] == ["node/n1", "queue/alert"]
-    assert [row.subject for row in shown.others] == ["node/n2"] and shown.details is None
+    assert [row.finding.subject for row in shown.others] == ["node/n2"] and shown.details is None
 
 
 def test_one_critical_problem_shows_what_changed_who_waits_and_what_the_loops_did(operator, in_trouble, loop):
