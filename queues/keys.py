@@ -86,6 +86,7 @@ PLANT_INTERVENTIONS = Key(
     "actions of people at another plant → JSON: `workers.plants.foreign.interventions`",
 )
 METRICS = Key("weir:metrics", "stream", "observer → web workers", "a row of numbers per second, for the last two hours")
+METRIC_SERIES = Key("weir:metric-series", "hash", "observer → web workers", "digest → JSON: the series of rows")
 HOLDER = Key(
     "weir:holder:{plant}",
     "string",

@@ -104,7 +104,7 @@ def lay_week(data: Path, series: list[str], until: datetime) -> None:
 def week_seconds(control: redis.Redis, snapshot: dict[str, Any], data: Path) -> float:
     """From the files to what is drawn."""
     until = datetime.now(UTC)
-    lay_week(data, [str(name) for name in metrics.build_stream_entry(convert(Snapshot, snapshot))], until)
+    lay_week(data, [name for name, _ in metrics.iterate_figures(convert(Snapshot, snapshot))], until)
     window, nodes = Window(until - timedelta(days=7), until), list(snapshot["nodes"])
     wanted = [*PATHS, *map(format_state_path, nodes)]
 

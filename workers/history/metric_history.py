@@ -200,10 +200,9 @@ def _add_seconds(parts: dict[str, list[Part]], data: Path, since: float, until: 
 def _add_live(parts: dict[str, list[Part]], control: redis.Redis, since: float, until: float) -> None:
     if since > until:
         return
-    live = metrics.read_columns(control, since, until, parts)
-    at = np.array(live.pop("at"), dtype=np.float64)
-    for name, column in live.items():
-        parts[name].append((at, np.array(column, dtype=np.float64)))
+    at, columns = metrics.read_columns(control, since, until, parts)
+    for name, column in columns.items():
+        parts[name].append((at, column))
 
 
 @lru_cache(maxsize=16)

@@ -3,25 +3,37 @@
 A series is named by its path in the snapshot: `totals.in_per_second`, `queues.alert.waiting_events`,
 `queues.alert.containers.n1.points`, `nodes.n1.utilisation`, `pipeline.in_per_second`,
 `loops.worker_rate/alert/n1.actuator`. A state is its index in `node_state.STATES`. A value that is unknown in a second
-is missing in its row, and None in its column.
+is NaN in its row and in its column.
+
+A row has the numbers only. Their series are many times as long, so rows share lists of series, which a hash has by
+their digest. Thus a page that draws an hour reads about 1 kB for each second. Rows of older versions have each number
+under its series.
 """
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import NamedTuple, TypeAlias
 
+import numpy as np
 import redis
-from redis.typing import EncodableT, FieldT
+from numpy.typing import NDArray
 
 from common import checks
 from common.stored_document import StoredDocument, list_recorded
 from queues import keys
-from queues.control.replies import expect_bytes
+from queues.control.replies import Entries, Fields, expect_bytes
 from queues.nodes.node_state import STATES
 from workers.documents.snapshot import Snapshot
 
 RETAINED_ROWS = 7_200
 CHUNK_ROWS = 1_000
 MAX_GROUPS = 100  # metrics of a plant, by name
+LIST, NUMBERS = b"list", b"numbers"  # fields of a row: the digest of its list of series, and a number for each of them
+NUMBER = "<f8"
+MAX_LISTS, SPARE_SERIES = 64, 100
+Floats: TypeAlias = NDArray[np.float64]
 
 
 def iterate_figures(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
@@ -66,47 +78,94 @@ def _iterate_recorded(prefix: str, document: StoredDocument) -> Iterator[tuple[s
             yield f"{prefix}.{name}", value
 
 
-def build_stream_entry(snapshot: Snapshot) -> dict[FieldT, EncodableT]:
-    """Return a stream entry of the snapshot: series → number as short text."""
-    return {name: f"{value:.10g}" for name, value in iterate_figures(snapshot)}
+class MetricWriter:
+    """Appends rows. A list of series keeps its order and its former series, so that few lists are needed."""
+
+    def __init__(self, control: redis.Redis) -> None:
+        self._control = control
+        self._series: list[str] = []
+
+    def append(self, pipe: redis.Redis, snapshot: Snapshot, entry_id: str = "*") -> None:
+        """Append the snapshot's row. The entry's id (by default the server's clock, ms) is its time."""
+        figures = dict(iterate_figures(snapshot))
+        self._add_series(figures)
+        listed = json.dumps(self._series)
+        digest = hashlib.blake2b(listed.encode(), digest_size=8).hexdigest()
+        numbers = np.array([figures.get(name, np.nan) for name in self._series], dtype=NUMBER)
+        pipe.hsetnx(keys.METRIC_SERIES, digest, listed)
+        row: dict[bytes, str | bytes] = {LIST: digest, NUMBERS: numbers.tobytes()}
+        pipe.xadd(keys.METRICS, row, id=entry_id, maxlen=RETAINED_ROWS, approximate=True)  # type: ignore[arg-type]
+
+    def _add_series(self, figures: Mapping[str, float]) -> None:
+        series = self._series or _load_newest_series(self._control)
+        added = list(figures.keys() - set(series))
+        if len(series) + len(added) > 2 * len(figures) + SPARE_SERIES:
+            series, added = [], list(figures)
+        if added:
+            _remove_unused_lists(self._control)
+        self._series = [*series, *sorted(added)]
 
 
-def append(pipe: redis.Redis, snapshot: Snapshot) -> None:
-    """Append the snapshot's row. The entry's id (the server's clock, ms) is its time."""
-    pipe.xadd(keys.METRICS, build_stream_entry(snapshot), maxlen=RETAINED_ROWS, approximate=True)
+def _load_newest_series(control: redis.Redis) -> list[str]:
+    newest = expect_bytes(control).xrevrange(keys.METRICS, count=1)
+    return [name for rows in iterate_rows(control, newest) for name in rows.series]
+
+
+def _remove_unused_lists(control: redis.Redis) -> None:
+    """Remove the lists that no retained row has, if there are too many."""
+    if control.hlen(keys.METRIC_SERIES) < MAX_LISTS:
+        return
+    used = {fields.get(LIST) for _, fields in _iterate_entries(control, "-", "+")}
+    unused = [digest for digest in expect_bytes(control).hkeys(keys.METRIC_SERIES) if digest not in used]
+    if unused:
+        control.hdel(keys.METRIC_SERIES, *unused)
+
+
+class MetricRows(NamedTuple):
+    """Adjacent rows with the same series: the time of each (ms), and a row of numbers for each time."""
+
+    at_ms: NDArray[np.int64]
+    series: list[str]
+    numbers: Floats
+
+
+def iterate_rows(control: redis.Redis, entries: Iterable[tuple[bytes, Fields]]) -> Iterator[MetricRows]:
+    """Return the rows in entries of the stream, without rows whose list of series was lost."""
+    for key, group in groupby(entries, key=lambda entry: entry[1].get(LIST) or tuple(entry[1])):
+        ids, rows = zip(*group, strict=True)
+        at_ms = np.array([int(entry_id.split(b"-")[0]) for entry_id in ids], dtype=np.int64)
+        if isinstance(key, tuple):
+            older = np.array([[float(value) for value in fields.values()] for fields in rows])
+            yield MetricRows(at_ms, [name.decode() for name in key], older)
+        elif listed := expect_bytes(control).hget(keys.METRIC_SERIES, key.decode()):
+            series = json.loads(listed)
+            numbers = np.frombuffer(b"".join(fields[NUMBERS] for fields in rows), dtype=NUMBER)
+            yield MetricRows(at_ms, series, numbers.reshape(len(rows), len(series)))
 
 
 def read_columns(
-    control: redis.Redis, since_seconds: float, until_seconds: float, series: Collection[str] | None = None
-) -> dict[str, list[float | None]]:
-    """Return `{"at": [seconds …], series: [number or None …]}` of the rows in the time range.
+    control: redis.Redis, since_seconds: float, until_seconds: float, series: Collection[str]
+) -> tuple[Floats, dict[str, Floats]]:
+    """Return the times of the rows in the time range, and the column of each series, NaN where it is unknown.
 
-    The range is in seconds since 1970, both ends included. `series` selects and orders the columns; without it, the
-    result has all series of the range. A series without any value is a column of None.
+    Times are in seconds since 1970, and both ends of the range are included.
     """
-    wanted = None if series is None else list(dict.fromkeys(series))
-    columns_by_name: dict[str, list[float | None]] = {name: [] for name in wanted or ()}
-    at: list[float | None] = []
-    for entry_id, fields in _iterate_entries(control, since_seconds, until_seconds):
-        for name in wanted if wanted is not None else [name.decode() for name in fields]:
-            column = columns_by_name.setdefault(name, [])
-            # A series that first occurs here (a new queue) is padded up to this row.
-            column.extend([None] * (len(at) - len(column)))
-            # Only the requested series are parsed: a row has many times as many.
-            text = fields.get(name.encode())
-            column.append(None if text is None else float(text))
-        at.append(int(entry_id.split(b"-")[0]) / 1000)
-    for column in columns_by_name.values():
-        column.extend([None] * (len(at) - len(column)))
-    return {"at": at, **columns_by_name}
+    times: list[Floats] = [np.empty(0)]
+    parts: dict[str, list[Floats]] = {name: [np.empty(0)] for name in series}
+    ends = (str(max(0, round(seconds * 1000))) for seconds in (since_seconds, until_seconds))
+    for rows in iterate_rows(control, _iterate_entries(control, *ends)):
+        times.append(rows.at_ms / 1000)
+        places = {name: place for place, name in enumerate(rows.series)}
+        unknown = np.full(len(rows.at_ms), np.nan)
+        for name, columns in parts.items():
+            columns.append(rows.numbers[:, places[name]] if name in places else unknown)
+    return np.concatenate(times), {name: np.concatenate(columns) for name, columns in parts.items()}
 
 
-def _iterate_entries(control: redis.Redis, since_seconds: float, until_seconds: float) -> Iterator[tuple[bytes, Any]]:
-    start: str | bytes = str(max(0, round(since_seconds * 1000)))
-    end = str(max(0, round(until_seconds * 1000)))
+def _iterate_entries(control: redis.Redis, first: str, last: str) -> Iterator[tuple[bytes, Fields]]:
     while True:
-        entries = expect_bytes(control).xrange(keys.METRICS, start, end, CHUNK_ROWS)
+        entries: Entries = expect_bytes(control).xrange(keys.METRICS, first, last, CHUNK_ROWS)
         yield from entries
         if len(entries) < CHUNK_ROWS:
             return
-        start = b"(" + entries[-1][0]
+        first = f"({entries[-1][0].decode()}"

@@ -31,7 +31,7 @@ from workers.coordination.merge_patch import JsonObject, document_difference
 from workers.coordination.plant_clock import Freshness
 from workers.documents.queues import ReportedProducer
 from workers.documents.snapshot import Snapshot
-from workers.history import metrics
+from workers.history.metrics import MetricWriter
 from workers.history.snapshot_archive import Recorder
 from workers.objectives.book import ObjectiveBook
 from workers.plants.plant import Plant
@@ -185,6 +185,7 @@ class Observer:
         self._sent, self._objectives = sent, objectives
         self._lease = Lease(control, "observer", LEASE_SECONDS)
         self._before: Snapshot | None = None
+        self._metrics = MetricWriter(control)
         self._is_failing, self._unrecorded = False, False
 
     def step(self) -> Snapshot | None:
@@ -204,7 +205,7 @@ class Observer:
         patch = None if self._before is None else document_difference(self._before, snapshot)
         with self._control.pipeline(transaction=True) as pipe:
             pipe.set(keys.SNAPSHOT, stored)
-            metrics.append(pipe, snapshot)
+            self._metrics.append(pipe, snapshot)
             pipe.publish(keys.LIVE, encode_message(snapshot, stored, patch))
             pipe.execute()
         self._before = snapshot

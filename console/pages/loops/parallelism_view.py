@@ -32,9 +32,9 @@ from workers.steering.scope import list_active_loops
 
 Floats = npt.NDArray[np.float64]
 JOINT = OWNERS[-1]  # it acts by default, and its terms cover all operators
-PAST_SECONDS, PAST_POINTS = 2_700.0, 90
+PAST_SECONDS = 3_600.0
+DRAWN_SECONDS, DRAWN_POINTS = 2_700.0, 90
 SHOWN_RESCALES, READ_ENTRIES = 8, 100
-COST_SECONDS = 3_600.0
 WINDOWS_SECONDS = 3 * 3_600.0  # a range of this length has windows of 10 s
 
 
@@ -45,19 +45,32 @@ class StoredFigures:
     control: redis.Redis
     data: Path
 
-    def load_series(self, series: Sequence[str], since: float, until: float) -> tuple[Floats, Floats]:
-        """Return times, and series by times; none while the control server is unreachable.
+    def load_series(self, series: Sequence[str], now_seconds: float) -> "PastFigures":
+        """Return the series of the last hour; without times while the control server is unreachable.
 
         Windows of 10 s where they exist, and seconds after them: an hour of seconds takes too long for a page.
         """
+        since = now_seconds - PAST_SECONDS
         try:
             columns = metric_history.read_columns(
-                self.control, self.data, since, until, series, range_seconds=WINDOWS_SECONDS, means=True
+                self.control, self.data, since, now_seconds, series, range_seconds=WINDOWS_SECONDS, means=True
             )
         except redis.RedisError:
-            return np.zeros(0), np.zeros((len(series), 0))
-        rows = [columns[one_series] for one_series in series]
-        return np.asarray(columns["at"], dtype=float), np.asarray(rows, dtype=float).reshape(len(series), -1)
+            columns = {name: [] for name in ("at", *series)}
+        ages = now_seconds - np.asarray(columns.pop("at"), dtype=float)
+        return PastFigures(ages, {name: np.asarray(column, dtype=float) for name, column in columns.items()})
+
+
+@dataclass(frozen=True)
+class PastFigures:
+    """Series of the last hour, with the age of each row (s)."""
+
+    ages: Floats
+    columns: Mapping[str, Floats]
+
+    def select(self, series: Sequence[str]) -> Floats:
+        """Return a row for each of these series."""
+        return np.array([self.columns[name] for name in series]).reshape(len(series), len(self.ages))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,12 +212,15 @@ def build_view(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetim
     steered = inputs.list_steered_operators(topology) if topology else []
     # As they are in force, not as the newest decision found them: the form must never offer expired tasks.
     hands = list_manual_tasks(joint, now) if joint else {}
+    tasks = _list_task_series(loop.target, steered)
+    load = _list_load_series(loop.target, snapshot)
+    past = kept.load_series([*tasks, *load], now.timestamp())
     return ShownParallelism(
         operators=[_build_operator(operator, terms, topology, hands) for operator in steered],
         paths=_list_path_latencies(topology, terms, joint, now),
-        forecast=_forecast(loop, snapshot, kept, now.timestamp()),
+        forecast=_forecast(loop, snapshot, past.ages, past.select(load), now.timestamp()),
         deciders=[*_iterate_deciders(loop)],
-        cost=_compute_task_cost(loop, [operator.name for operator in steered], kept, now.timestamp()),
+        cost=_compute_task_cost(past.ages, past.select(tasks)),
         rescales=[*_iterate_rescales(loop)],
         application=loop.target.get("application"),
         joint=joint.pk if joint else None,
@@ -326,32 +342,30 @@ def _list_task_changes(loop: Loop, entry: LedgerEntry) -> list[TaskChange]:
     ]
 
 
-def _compute_task_cost(loop: Loop, names: Sequence[str], kept: StoredFigures, now_seconds: float) -> TaskCost | None:
-    """Return the task-hours of the last hour, as far as observed, and the mean number of tasks."""
-    if "application" not in loop.target or not names:
-        return None
-    series = [f"pipeline.applications.{name.replace('/', '.operators.', 1)}.parallelism" for name in names]
-    at, rows = kept.load_series(series, now_seconds - COST_SECONDS, now_seconds)
+def _list_task_series(target: Mapping[str, Any], operators: Sequence[MeasuredOperator]) -> list[str]:
+    if "application" not in target:
+        return []
+    return [f"pipeline.applications.{row.name.replace('/', '.operators.', 1)}.parallelism" for row in operators]
+
+
+def _compute_task_cost(ages: Floats, rows: Floats) -> TaskCost | None:
+    """Return the task-hours, as far as observed, and the mean number of tasks."""
     known = ~np.isnan(rows).any(axis=0)
-    if not known.any():
+    if not len(rows) or not known.any():
         return None
-    times, tasks = at[known], rows[:, known].sum(axis=0)
+    times, tasks = -ages[known], rows[:, known].sum(axis=0)
     seconds = float(np.ptp(times))
     mean = float(np.average(tasks, weights=np.gradient(times)) if len(times) > 1 else tasks.mean())
     return TaskCost(hours=round(mean * seconds / 3_600, 2), mean=round(mean, 2), minutes=round(seconds / 60))
 
 
-def _forecast(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now_seconds: float) -> ShownForecast:
+def _forecast(loop: Loop, snapshot: Snapshot, ages: Floats, load: Floats, now_seconds: float) -> ShownForecast:
     row, drawing = forecast_of(loop.target, snapshot), None
     if row is not None and row.mean_per_second:
-        series = _list_load_series(loop.target, snapshot)
-        times, rows = kept.load_series(series, now_seconds - PAST_SECONDS, now_seconds)
-        at, rates = times - now_seconds, np.nansum(rows, axis=0)
-        step = PAST_SECONDS / PAST_POINTS
-        number = (-at // step).astype(int)
-        past = [
-            (-(value + 0.5) * step, float(rates[number == value].mean())) for value in np.unique(number)[::-1].tolist()
-        ]
+        step = DRAWN_SECONDS / DRAWN_POINTS
+        number, rates = (ages // step).astype(int), np.nansum(load, axis=0)
+        drawn = range(DRAWN_POINTS - 1, -1, -1)
+        past = [(-(place + 0.5) * step, float(rates[number == place].mean())) for place in drawn if place in number]
         drawing = _draw_chart(past, row, now_seconds)
     return ShownForecast(
         where="at the plant" if "plant" in loop.target else "at the application's queues",

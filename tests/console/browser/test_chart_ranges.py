@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import expect
 
-from queues import keys
 from tests.console.browser import screen
 from tests.console.browser.screen import BROWSER, Observer, live, whole_snapshot
 from tests.waiting import until
@@ -135,10 +134,10 @@ def test_what_a_page_has_missed_is_in_its_charts_once_it_is_back(first, open_pag
     page = open_page(worker_loop, before=hold)
     live(page, observer)
     expect(page.locator("figure.chart .js-plotly-plot").first).to_be_visible()
-    now = time.time()
+    now, writer = time.time(), metrics.MetricWriter(control)
     for second in range(-600, 1):
-        row = metrics.build_stream_entry(snapshot_of({**observer.snapshot, "at": now + second}))
-        control.xadd(keys.METRICS, row, id=f"{round((now + second) * 1000)}-0")
+        snapshot = snapshot_of({**observer.snapshot, "at": now + second})
+        writer.append(control, snapshot, f"{round((now + second) * 1000)}-0")
     shift(0)
 
     def is_whole():

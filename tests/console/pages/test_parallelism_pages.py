@@ -9,6 +9,7 @@ from console.models import AuditEntry
 from tests.console.page_form import form_of, source_of
 from tests.console.rows import held as hold_value
 from tests.workers.control.task_plant import SECONDS, TaskPlant
+from workers.history import metric_history
 from workers.models import Loop, Override
 from workers.steering import overrides
 
@@ -32,8 +33,11 @@ def page_of(client, loop):
 
 
 @pytest.mark.parametrize("law", ["parallelism_joint", "parallelism_queueing", "parallelism_forecast"])
-def test_the_page_shows_tasks_paths_forecast_and_who_decides(browsers, plant, law):
+def test_the_page_shows_tasks_paths_forecast_and_who_decides(browsers, plant, law, monkeypatch):
+    reads, read = [], metric_history.read_columns
+    monkeypatch.setattr(metric_history, "read_columns", lambda *said, **more: reads.append(1) or read(*said, **more))
     page = page_of(browsers["viewer"], loop_of(law))
+    assert len(reads) == 1  # the hour of its cost includes the past of its forecast
     for said in ("Tasks by operator", "Latency by path", "Forecast", "Task control", "in control"):
         assert said in page
     assert 'class="spread"' in page and "task-hours in the last" in page

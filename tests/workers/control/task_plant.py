@@ -41,6 +41,7 @@ class TaskPlant:
 
     def __init__(self, control: redis.Redis, now: datetime, base: dict | None = None) -> None:
         self.control, self.now = control, now
+        self._metrics = metrics.MetricWriter(control)
         self._began_seconds = now.timestamp()
         self._base = base or sample_snapshot()
         self.foresight = ForecastWatch(self._past)
@@ -61,7 +62,7 @@ class TaskPlant:
             tick_due(plant, self.now, self.control, laws=(law,))
         self.seen = self.snapshot()
         at = f"{int(self.now.timestamp() * 1000)}-0"
-        self.control.xadd(keys.METRICS, metrics.build_stream_entry(self.seen), id=at)
+        self._metrics.append(self.control, self.seen, at)
         return self.seen
 
     def snapshot(self) -> Snapshot:

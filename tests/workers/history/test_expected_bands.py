@@ -5,7 +5,6 @@ import pytest
 
 from common.stored_document import replace_fields
 from controllers.design.expected_band import AHEAD_SECONDS, ForecastBand
-from queues import keys
 from tests.workers.snapshots import snapshot_of
 from workers.documents.snapshot import ExpectedBand, ExpectedBands
 from workers.history import forecasts, metrics
@@ -95,7 +94,6 @@ def test_what_fails_ends_neither_the_watch_nor_says_what_was(caplog):
 def test_the_history_keeps_both_edges(control):
     band = ExpectedBand(low=20.0, high=30.0, days=2.0, minute=25.0)
     bands = ExpectedBands(totals={"in_per_second": band}, queues={"alert": {"out_per_second": band}})
-    metrics.append(control, replace_fields(snapshot_of({}), bands=bands))
-    stored = control.xrange(keys.METRICS)[0][1]
-    assert stored[b"bands.totals.in_per_second.low"] == b"20"
-    assert stored[b"bands.queues.alert.out_per_second.high"] == b"30"
+    figures = dict(metrics.iterate_figures(replace_fields(snapshot_of({}), bands=bands)))
+    assert figures["bands.totals.in_per_second.low"] == 20.0
+    assert figures["bands.queues.alert.out_per_second.high"] == 30.0

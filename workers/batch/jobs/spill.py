@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import UTC, datetime
 
+import numpy as np
 import pyarrow as pa
 import redis
 
@@ -15,7 +16,7 @@ from queues import keys
 from queues.control.replies import Entries, expect_bytes
 from workers.batch import files
 from workers.batch.job import ChunkResult, ChunkSpec, HeldChunk, Job, JobContext, Values, Work
-from workers.history import metric_history
+from workers.history import metric_history, metrics
 
 CHUNK_ROWS = 3_600
 # As Python objects, 600 rows take 30 MB, part of which a process would never return to the system.
@@ -53,7 +54,9 @@ def work(lease: HeldChunk) -> ChunkResult:
 
 def read_stream_rows(control: redis.Redis, first: str, last: str) -> pa.Table:
     """Return the stream's rows from id to id, both included."""
-    return pa.concat_tables([build_stream_table([]), *map(build_stream_table, _iterate_pages(control, first, last))])
+    pages = _iterate_pages(control, first, last)
+    tables = [build_table(rows) for entries in pages for rows in metrics.iterate_rows(control, entries)]
+    return pa.concat_tables([metric_history.RAW.empty_table(), *tables])
 
 
 def _iterate_pages(control: redis.Redis, first: str, last: str, most_rows: int | None = None) -> Iterator[Entries]:
@@ -69,16 +72,12 @@ def _iterate_pages(control: redis.Redis, first: str, last: str, most_rows: int |
         left = None if left is None else left - len(entries)
 
 
-def build_stream_table(entries: Entries) -> pa.Table:
-    """Return stream rows as {time, series, value}."""
-    rows = [
-        (int(entry_id.split(b"-")[0]) * 1000, name.decode(), float(value))
-        for entry_id, fields in entries
-        for name, value in fields.items()
-    ]
-    columns = list(zip(*rows, strict=True)) or [(), (), ()]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, metric_history.RAW, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=metric_history.RAW)
+def build_table(rows: metrics.MetricRows) -> pa.Table:
+    """Return the known numbers as {time, series, value}."""
+    places, columns = np.nonzero(~np.isnan(rows.numbers))
+    times = pa.array(1000 * rows.at_ms[places], metric_history.RAW.field("time").type)
+    series = pa.array(rows.series, pa.string()).take(pa.array(columns))
+    return pa.Table.from_arrays([times, series, pa.array(rows.numbers[places, columns])], schema=metric_history.RAW)
 
 
 def parse_entry_day(entry_id: str) -> str:

@@ -9,7 +9,6 @@ import orjson
 import pytest
 from playwright.sync_api import expect
 
-from queues import keys
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live
 from tests.waiting import until
 from tests.workers.snapshots import snapshot_of
@@ -24,13 +23,11 @@ MINUTES = 12
 def measured(observer, control, served):
     """Twelve measured minutes up to now, kept as the observer keeps them; gives when they began."""
     begin = time.time() - MINUTES * 60
-    recorder = Recorder(served.log.parent)
+    recorder, writer = Recorder(served.log.parent), metrics.MetricWriter(control)
     for second in range(MINUTES * 60):
         snapshot = {**observer.snapshot, "at": begin + second}
         snapshot["totals"] = {**snapshot["totals"], "in_per_second": float(second)}
-        control.xadd(
-            keys.METRICS, metrics.build_stream_entry(snapshot_of(snapshot)), id=f"{round((begin + second) * 1000)}-0"
-        )
+        writer.append(control, snapshot_of(snapshot), f"{round((begin + second) * 1000)}-0")
         recorder.add(begin + second, orjson.dumps(snapshot))
     return begin
 

@@ -173,4 +173,4 @@ def test_the_lag_of_a_cluster_that_is_away_is_no_figure_of_now():
         row = PlantStatus(kind="kafka", state=state, groups={"billing": group})
         snapshot = replace_fields(NOTHING_SEEN, plants={"events": row})
         assert (b"weir_consumer_group_lag_seconds{" in render_exposition(snapshot)) is is_given
-        assert ("plants.events.groups.billing.lag_seconds" in metrics.build_stream_entry(snapshot)) is is_given
+        assert ("plants.events.groups.billing.lag_seconds" in dict(metrics.iterate_figures(snapshot))) is is_given
