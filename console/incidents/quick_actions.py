@@ -320,30 +320,48 @@ def _suggest_restart(row: ProcessRow, snapshot: Snapshot) -> SuggestedAction:
     """Suggest the restart of a process. A suspended one ignores all signals but SIGKILL."""
     hosts = [host for host in snapshot.hosts.values() if row.name.startswith(f"worker-{host.role}")]
     slots = sum(host.slots for host in hosts)
-    pool = f" Its {format_count(slots, 'worker slot')} can't be used until then." if slots else ""
+    until = f" Its {format_count(slots, 'worker slot')} can't be used until then." if slots else ""
+    if row.name in snapshot.nodes:
+        until = " Its events are kept, and can't be read until then."
+    elif row.name.removeprefix("agent-") in snapshot.nodes:
+        until = " The server of the node continues to work."
     if row.is_suspended:
-        effect = f"The process {row.name} is suspended and ignores a normal stop. Weir kills and restarts it.{pool}"
+        effect = f"The process {row.name} is suspended and ignores a normal stop. Weir kills and restarts it.{until}"
     elif row.pid is None:
-        effect = f"The process {row.name} is {row.word}. It starts within seconds.{pool}"
+        effect = f"The process {row.name} is {row.word}. It starts within seconds.{until}"
     else:
-        effect = f"The process {row.name} finishes its current work and restarts within seconds.{pool}"
+        effect = f"The process {row.name} finishes its current work and restarts within seconds.{until}"
     verb = "Start" if row.pid is None else "Restart"
     return SuggestedAction(
         action="process.restart", subject=f"process/{row.name}", words=f"{verb} {row.name}", effect=effect
     )
 
 
+def list_restarts(labels: Mapping[str, str], snapshot: Snapshot, actor: Actor) -> OfferedActions:
+    """Return the restarts of all processes of a node or a worker host, for its page."""
+    if not actor.may("process.restart"):
+        return OfferedActions()
+    subjects = {f"{kind}/{name}" for kind, name in labels.items()}
+    finding = next((row for row in snapshot.health.findings if row.subject in subjects), None)
+    reason = suggest_reason(finding.incident, finding.sentence) if finding else ""
+    suggested = [_suggest_restart(row, snapshot) for row in _list_named_processes(_list_process_names(labels))]
+    return _offer(suggested, finding, snapshot, actor, reason)
+
+
 def _list_processes_behind(alert: Alert) -> list[ProcessRow]:
     """Return the processes that an alert is about: the suspended or stopped ones, or else all of them."""
-    wanted = _list_process_names(alert)
-    if not wanted or not supervisor.is_there():
-        return []
-    rows: Collection[ProcessRow] = ()
-    with suppress(NoSupervisor):
-        rows = supervisor.list_processes()
-    named = [row for name in wanted for row in rows if row.name == name or row.name.startswith(f"{name}-")]
+    named = _list_named_processes(_list_process_names(alert.labels) or PROCESSES.get(alert.condition, []))
     failed = [row for row in named if not row.is_well]
     return failed or [row for row in named if alert.condition in RESTARTED]
+
+
+def _list_named_processes(names: Sequence[str]) -> list[ProcessRow]:
+    """Return the processes with these names; `pipeline` stands for its replicas, too."""
+    rows: Collection[ProcessRow] = ()
+    if names and supervisor.is_there():
+        with suppress(NoSupervisor):
+            rows = supervisor.list_processes()
+    return [row for name in names for row in rows if row.name == name or row.name.startswith(f"{name}-")]
 
 
 RESTARTED = (
@@ -354,19 +372,14 @@ RESTARTED = (
 )  # although the supervisor sees no fault
 
 
-def _list_process_names(alert: Alert) -> list[str]:
-    """Return the names of processes whose fault causes an alert, the most likely first.
-
-    `pipeline` stands for its replicas, too.
-    """
-    node, host = alert.labels.get("node", ""), alert.labels.get("host", "")
+def _list_process_names(labels: Mapping[str, str]) -> list[str]:
+    """Return the names of the processes of a subject, the most likely cause of an alert first."""
+    node, host = labels.get("node", ""), labels.get("host", "")
     if node:
         return [f"agent-{node}", node]
     if host:
         return [f"worker-{parse_role(host)}"]
-    if "pipeline" in alert.labels:
-        return ["pipeline"]
-    return PROCESSES.get(alert.condition, [])
+    return ["pipeline"] if "pipeline" in labels else []
 
 
 PROCESSES = {

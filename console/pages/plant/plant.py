@@ -13,6 +13,7 @@ from console.actions.queues import stops
 from console.connections.control_server import control
 from console.display.override_words import describe_end
 from console.display.states import is_known_host
+from console.incidents.quick_actions import OfferedActions, list_restarts
 from console.input.form_values import is_untouched, parse_expiry, parse_number
 from console.pages.frame.frame import get_snapshot, snapshot_of
 from console.pages.frame.page import (
@@ -54,6 +55,7 @@ class NodePage(FormPage):
     queues_here: list[str]  # the queues that have a container here
     overrides: QuerySet[Override]
     can_get_back: bool  # it has lost its points, and a plan can restore them
+    restarts: OfferedActions  # of its server and its agent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +81,15 @@ def node_page(request: HttpRequest, name: str) -> HttpResponse:
         can_get_back=row is not None and row.state not in SILENT and recovery.can_restore_points(name, row.points),
         queues_here=[queue for queue, shown in queues.items() if name in shown.containers],
         overrides=list_active_at(time_shown(request)).filter(node=node_row).select_related("owner"),
+        restarts=_list_restarts(request, "node", name),
     )
     return render_page(request, page, f"node:{name}")
+
+
+def _list_restarts(request: HttpRequest, kind: str, name: str) -> OfferedActions:
+    if past_of(request) is not None:
+        return OfferedActions()
+    return list_restarts({kind: name}, get_snapshot(request), actor_of(request))
 
 
 @declare_action("node.thresholds", node_page)
@@ -122,6 +131,7 @@ class WorkerHostPage(FormPage):
     others: list[str]  # hosts of the same role that accept work
     loop: LoopStatus | None  # the loop that sizes its pool
     overrides: QuerySet[Override]
+    restarts: OfferedActions  # of its worker process
 
 
 @declare_page("plant.view")
@@ -142,6 +152,7 @@ def worker_host_page(request: HttpRequest, name: str) -> HttpResponse:
         ],
         loop=next((loop for loop in seen.loops.values() if loop.target.get("host") == name), None),
         overrides=list_active_at(time_shown(request)).filter(host=name).select_related("owner"),
+        restarts=_list_restarts(request, "host", name),
     )
     return render_page(request, page, "frame")
 
