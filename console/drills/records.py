@@ -7,6 +7,7 @@ from typing import Literal
 
 from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
+from django.db.models.functions import Coalesce
 
 from console.display.formats import format_minutes
 from console.drills.scenarios import AssessedResponses, DrillScenario, assess, get_scenario
@@ -44,13 +45,14 @@ def find_running() -> Drill | None:
 
 
 def list_drill_alerts(drill: Drill) -> list[Alert]:
-    """Return the alerts that fired during the drill, the oldest first. Notices call nobody."""
+    """Return the alerts that fired or came back during the drill, the oldest first. Notices call nobody."""
     if drill.started_at is None:
         return []
-    rows = Alert.objects.filter(fired_at__gte=drill.started_at).exclude(severity="notice")
+    rows = Alert.objects.annotate(present_since=Coalesce("returned_at", "fired_at")).exclude(severity="notice")
+    rows = rows.filter(present_since__gte=drill.started_at)
     if drill.ended_at is not None:
-        rows = rows.filter(fired_at__lte=drill.ended_at)
-    return list(rows.order_by("fired_at", "pk"))
+        rows = rows.filter(present_since__lte=drill.ended_at)
+    return list(rows.order_by("present_since", "pk"))
 
 
 def list_person_actions(drill: Drill) -> list[AuditEntry]:
@@ -67,7 +69,7 @@ def list_person_actions(drill: Drill) -> list[AuditEntry]:
 def note_incident_opened(person: str, alert: Alert, now: datetime) -> None:
     """Record that a person opened an incident of the running drill. The first person of a surprise drill responds."""
     drill = find_running()
-    if drill is None or alert.fired_at is None or drill.started_at is None or alert.fired_at < drill.started_at:
+    if drill is None or alert.since is None or drill.started_at is None or alert.since < drill.started_at:
         return
     if drill.person not in ("", person) or drill.noticed_at is not None:
         return
@@ -94,7 +96,7 @@ def evaluate(drill: Drill, now: datetime) -> None:
     Raises `BadInput` for a scenario that does not exist any more.
     """
     scenario, alerts = get_scenario(drill.scenario), list_drill_alerts(drill)
-    drill.alerted_at = next((alert.fired_at for alert in alerts), None)
+    drill.alerted_at = next((alert.since for alert in alerts), None)
     drill.person = drill.person or _find_responder(drill, scenario)
     responses = find_responses(drill, scenario)
     drill.action_seconds = responses.action_seconds
@@ -156,8 +158,8 @@ def build_debrief(drill: Drill) -> list[DebriefRow]:
         for fault in started
     ]
     for alert in list_drill_alerts(drill):
-        if alert.under_id is None and alert.fired_at is not None:
-            rows.append(DebriefRow(after(alert.fired_at), "alert", f"Alert {alert.pk} (drill): {alert.title}."))
+        if alert.under_id is None and alert.since is not None:
+            rows.append(DebriefRow(after(alert.since), "alert", f"Alert {alert.pk} (drill): {alert.title}."))
     if drill.noticed_at is not None:
         note = format_minutes(compute_seconds(drill, drill.noticed_at))
         rows.append(DebriefRow(after(drill.noticed_at), "neutral", "Opened the incident.", note))

@@ -30,7 +30,7 @@ from controllers.diagnosis.changes import (
     compute_distances,
     rank_changes,
 )
-from workers.alerts.incidents import REACH, compute_onset, find_return_time
+from workers.alerts.incidents import REACH, compute_onset
 from workers.alerts.lifecycle.models import Alert, Incident
 from workers.coordination.connections import repeat_until_stopped
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
@@ -310,19 +310,14 @@ def is_due(alert: Alert, now: datetime) -> bool:
         return True
     if alert.resolved_at is not None:
         return searched_at < alert.resolved_at
-    fired_at = _find_firing_time(alert)
-    is_first = fired_at is not None and searched_at - fired_at < SOON
+    is_first = alert.since is not None and searched_at - alert.since < SOON
+    if alert.returned_at is not None and searched_at < alert.returned_at:
+        return True
     return _is_young(alert, now) and now - searched_at >= (SOON if is_first else SEARCH_EVERY)
 
 
-def _find_firing_time(alert: Alert) -> datetime | None:
-    """Return when it last fired."""
-    return find_return_time(alert) or alert.fired_at
-
-
 def _is_young(alert: Alert, now: datetime) -> bool:
-    fired_at = _find_firing_time(alert)
-    return fired_at is not None and now - fired_at < YOUNG
+    return alert.since is not None and now - alert.since < YOUNG
 
 
 logger = logging.getLogger(__name__)

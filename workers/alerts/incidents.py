@@ -70,8 +70,8 @@ def compute_onset(alert: Alert) -> datetime:
     For a silent subject, this is a threshold before its condition was true.
     """
     began = alert.began_at
-    if (again := find_return_time(alert)) is not None:
-        began = max(began, again - timedelta(seconds=alert.rule.for_seconds if alert.rule else 0))
+    if alert.returned_at is not None:
+        began = max(began, alert.returned_at - timedelta(seconds=alert.rule.for_seconds if alert.rule else 0))
     return began - _compute_elapsed_before(alert)
 
 
@@ -79,15 +79,6 @@ def _compute_elapsed_before(alert: Alert) -> timedelta:
     """Return how long it had lasted when its condition became true."""
     condition = CONDITIONS.get(alert.condition)
     return timedelta(seconds=alert.threshold if condition and condition.elapses else 0.0)
-
-
-def find_return_time(alert: Alert) -> datetime | None:
-    """Return when it came back the last time."""
-    if not alert.came_back:
-        return None
-    returns = alert.events.filter(kind=AlertEvent.Kind.CAME_BACK).order_by("-at")
-    returned_at: datetime | None = returns.values_list("at", flat=True).first()
-    return returned_at
 
 
 def span(alert: Alert, now: datetime) -> tuple[datetime, datetime]:

@@ -45,8 +45,9 @@ def select_steering_loops(alert: Alert) -> QuerySet[Loop]:
 
 
 def find_response_range(alert: Alert) -> tuple[Any, Any]:
-    """Return the time range whose actions count as responses to it."""
-    return alert.began_at - BEFORE, (alert.resolved_at or timezone.now()) + AFTER
+    """Return the time range whose actions count as responses to it: while it is open, those to the present failure."""
+    began = alert.began_at if alert.resolved_at is not None else alert.returned_at or alert.began_at
+    return began - BEFORE, (alert.resolved_at or timezone.now()) + AFTER
 
 
 def select_decisions(alert: Alert) -> QuerySet[LedgerEntry]:

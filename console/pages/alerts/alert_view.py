@@ -164,7 +164,7 @@ def _fold_rows(rows: Sequence[ListedAlert]) -> list[ListedAlert]:
 
 
 def _order(row: ListedAlert) -> tuple[Any, ...]:
-    return (row.suppression is not None, -GRAVITY[row.alert.shown_severity], row.alert.fired_at)
+    return (row.suppression is not None, -GRAVITY[row.alert.shown_severity], row.alert.since)
 
 
 def build_alert_details(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:

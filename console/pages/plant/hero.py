@@ -14,6 +14,7 @@ from console.incidents.affected import AffectedQueue, list_affected_queues, list
 from console.incidents.change_rows import ShownChange, build_change_rows
 from console.incidents.changes import IncidentChange, is_incident, load_changes
 from console.incidents.quick_actions import OfferedActions, list_finding_actions
+from workers.alerts.incidents import compute_onset
 from workers.alerts.lifecycle.models import Alert, AlertRule
 from workers.alerts.lifecycle.open_alerts import AlertSituation, describe_situation
 from workers.documents.snapshot import Snapshot
@@ -151,7 +152,7 @@ def _build_details(finding: SubjectFinding, snapshot: Snapshot, actor: Actor) ->
     if alert is None:
         return None
     queues = list_affected_queues([], finding, snapshot)[:MAX_QUEUES]
-    since = LedgerEntry.objects.filter(at__gte=alert.began_at, acted=True).exclude(mode=Loop.Mode.HOLD)
+    since = LedgerEntry.objects.filter(at__gte=compute_onset(alert), acted=True).exclude(mode=Loop.Mode.HOLD)
     lines = fold_decisions(since.select_related("loop").order_by("-at", "-pk")[:MAX_READ])
     return IncidentDetails(
         alert=alert,

@@ -316,7 +316,7 @@ def test_of_an_incident_that_came_back_what_changed_since_is_found_too(people, l
     alert = an_alert(9 * MINUTE, rule=rule, came_back=1)
     assert changes.search_changes(alert, tmp_path) == []
     an_override(people["operator"], loop, 3 * MINUTE)
-    alert.events.create(kind="came back", at=NOW - MINUTE)
+    alert.returned_at = NOW - MINUTE
     assert [row.kind for row in changes.search_changes(alert, tmp_path)] == ["override upper_limit"]
 
 

@@ -11,8 +11,14 @@ from workers.alerts.conditions.gatherer import Gatherer, list_loop_facts
 from workers.alerts.delivery import outbox
 from workers.alerts.evaluation import evaluator, impact
 from workers.alerts.evaluation.evaluator import EvaluatorOvertaken
+from workers.alerts.incidents import compute_onset
 from workers.alerts.lifecycle.models import Alert, AlertRule, Delivery, Receiver, Silence
-from workers.alerts.lifecycle.open_alerts import list_opening_incidents, open_alerts
+from workers.alerts.lifecycle.open_alerts import (
+    build_alert_status,
+    describe_situation,
+    list_opening_incidents,
+    open_alerts,
+)
 from workers.alerts.rules import rules
 from workers.alerts.rules.rules import ensure_rules
 from workers.models import LedgerEntry, Loop
@@ -102,6 +108,30 @@ def test_what_comes_back_soon_is_the_same_alert(looks):
         looks.pass_seconds(30)
     assert kinds(the_alert()) == ["fired", "resolved", "came back", "resolved"]
     assert [each.round for each in Delivery.objects.filter(kind="firing")] == [1, 2]
+
+
+def test_an_alert_that_comes_back_is_as_old_as_the_present_failure(looks):
+    rule()
+    began = []
+    for _ in range(3):
+        looks.snapshot = lost()
+        looks.look()
+        began.append(looks.at)
+        looks.pass_seconds(8)
+        looks.snapshot = plant()
+        looks.pass_seconds(300)
+    looks.snapshot = lost()
+    looks.look()
+    alert = the_alert()
+    assert (alert.fired_at, alert.since) == (began[0], looks.at)
+    assert alert.recurrence == "fourth time in 16 min"
+    status = build_alert_status(alert)
+    assert (status.since, status.recurrence) == (looks.now, alert.recurrence)
+    assert compute_onset(alert) >= looks.at - timedelta(seconds=alert.threshold)
+    looks.pass_seconds(8)
+    looks.snapshot = plant()
+    looks.pass_seconds(30)
+    assert describe_situation(the_alert()).words.endswith("after 20 s.")
 
 
 def test_a_dead_node_explains_its_queues(looks):

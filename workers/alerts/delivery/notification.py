@@ -223,7 +223,7 @@ def _iterate_reasons(alert: AlertFacts, notices: Sequence[Notice]) -> Iterator[s
 
 
 def _build_alert_facts(alert: Alert) -> AlertFacts:
-    assert alert.fired_at is not None
+    assert alert.since is not None
     suppression, until = find_suppression(alert)
     who, said = "", ""
     if suppression == "silenced" and alert.silence is not None:
@@ -238,7 +238,7 @@ def _build_alert_facts(alert: Alert) -> AlertFacts:
         said = alert.explanation
     return AlertFacts(
         rule=alert.rule_name,
-        fired_at=alert.fired_at,
+        fired_at=alert.since,
         now=timezone.now(),
         resolved_at=alert.resolved_at,
         steps=find_steps(alert),

@@ -236,7 +236,7 @@ def build_message_content(kind: str, alerts: Sequence[Alert]) -> dict[str, Any]:
 
 
 def _describe_alert(alert: Alert) -> dict[str, Any]:
-    times = {"fired_at": alert.fired_at, "resolved_at": alert.resolved_at}
+    times = {"fired_at": alert.since, "resolved_at": alert.resolved_at}
     return {
         "id": alert.pk,
         "rule": alert.rule_name,

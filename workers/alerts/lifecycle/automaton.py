@@ -54,6 +54,7 @@ class Episode:
     cleared_since: float | None = None
     resolved_at: float | None = None
     came_back: int = 0
+    returned_at: float | None = None
     acknowledged_until: float | None = None
     snoozed_until: float | None = None
     round: int = 0
@@ -149,6 +150,7 @@ def reopen(ended: Episode, now: float) -> Episode:
         resolved_at=None,
         cleared_since=None,
         came_back=came_back,
+        returned_at=now,
         round=ended.round + 1,
         next_step=0,
         told_from=now + calm_seconds,
@@ -203,7 +205,16 @@ def find_due_steps(
     return replace(episode, next_step=max([episode.next_step, *(at + 1 for at in due)])), due
 
 
-TIMES = ("began_at", "fired_at", "cleared_since", "resolved_at", "acknowledged_until", "snoozed_until", "told_from")
+TIMES = (
+    "began_at",
+    "fired_at",
+    "returned_at",
+    "cleared_since",
+    "resolved_at",
+    "acknowledged_until",
+    "snoozed_until",
+    "told_from",
+)
 COUNTS = ("state", "came_back", "round", "next_step")
 
 

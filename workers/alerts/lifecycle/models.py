@@ -1,5 +1,6 @@
 """Stored records of alerts: rules and receivers as people define them, alerts, silences, and messages."""
 
+import math
 from datetime import datetime
 from typing import Any
 
@@ -117,6 +118,9 @@ class Silence(models.Model):
         return f"silence {self.pk} until {self.expires_at:%H:%M:%S}"
 
 
+ORDINALS = {2: "second", 3: "third", 4: "fourth", 5: "fifth", 6: "sixth", 7: "seventh", 8: "eighth", 9: "ninth"}
+
+
 class Alert(models.Model):
     """One episode of a rule at a subject, from the first sign to the end. While pending it is not shown.
 
@@ -154,6 +158,7 @@ class Alert(models.Model):
     cleared_since = models.DateTimeField(null=True, default=None)
     resolved_at = models.DateTimeField(null=True, default=None, db_index=True)
     came_back = models.PositiveIntegerField(default=0)
+    returned_at = models.DateTimeField(null=True, default=None)  # when it came back the last time
     acknowledged_at = models.DateTimeField(null=True, default=None)
     acknowledged_until = models.DateTimeField(null=True, default=None)
     acknowledged_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
@@ -194,9 +199,24 @@ class Alert(models.Model):
         return (incident.severity if incident else "") or self.severity
 
     @property
+    def since(self) -> datetime | None:
+        """Return when the present failure fired: an alert that came back is older."""
+        return self.returned_at or self.fired_at
+
+    @property
+    def recurrence(self) -> str:
+        """Return how often it fired in which time, if it came back: third time in 20 min."""
+        if self.returned_at is None or self.fired_at is None:
+            return ""
+        count = self.came_back + 1
+        minutes = max(1, math.ceil((self.returned_at - self.fired_at).total_seconds() / 60))
+        time = f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
+        return f"{ORDINALS.get(count, f'{count} times')}{' time' if count in ORDINALS else ''} in {time}"
+
+    @property
     def length_seconds(self) -> float | None:
-        """Return the seconds from firing to its end, or None; also if the clock was set back between them."""
-        return compute_seconds_between(self.fired_at, self.resolved_at)
+        """Return the seconds that the last failure lasted, or None; also if the clock was set back meanwhile."""
+        return compute_seconds_between(self.since, self.resolved_at)
 
 
 class AlertEvent(models.Model):
