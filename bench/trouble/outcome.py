@@ -30,7 +30,8 @@ class Reading:
 
     @property
     def is_calm(self) -> bool:
-        return all(text.startswith("Normal:") for text in self.headlines[:1])
+        """Return whether no problem is shown; a notice may say how the last one ended."""
+        return all(text.startswith(("Normal:", "Notice:")) for text in self.headlines[:1])
 
 
 @dataclass(frozen=True)

@@ -660,6 +660,8 @@ interface Problem {
   "began_at": number;
   "ended_at": number | null;
   "affected": Array<string>;
+  "returns_to": string;
+  "recovery": string;
 }
 
 interface PlanStatus {
@@ -743,6 +745,7 @@ interface AlertStatus {
   "labels": Record<string, string>;
   "sentence": string;
   "since": number | null;
+  "recurrence": string;
   "under": number | null;
   "root": string;
   "explanation": string;

@@ -80,6 +80,8 @@ class Problem(StoredDocument, frozen=True, kw_only=True):
     began_at: Instant
     ended_at: Annotated[Instant | None, describe("null: it lasts.")] = None
     affected: Annotated[list[str], describe('All subjects that it explained in its life ("kind/name").')] = []
+    returns_to: Annotated[str, describe("What its subject does again afterwards, such as keeps up.")] = ""
+    recovery: Annotated[str, describe("How it ended, in a sentence.")] = ""
 
 
 def build_finding_key(finding: SubjectFinding) -> str:

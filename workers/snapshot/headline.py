@@ -19,9 +19,15 @@ class Headline:
         self._shown = shown
         self._changed_at: float | None = None
 
-    def follow(self, findings: Sequence[SubjectFinding], monotonic_seconds: float) -> list[SubjectFinding]:
-        """Return the findings with the one to show first; findings: worst first."""
-        wanted = self._select(findings)
+    def follow(
+        self, findings: Sequence[SubjectFinding], monotonic_seconds: float, ended: Sequence[SubjectFinding] = ()
+    ) -> list[SubjectFinding]:
+        """Return the findings with the one to show first.
+
+        findings: worst first; ended: how problems ended, which comes after all that lasts.
+        """
+        wanted = self._select(findings or ended)
+        findings = [*findings, *ended]
         if not self._may_change(monotonic_seconds):
             return [] if self._shown is None else self._keep(self._shown, findings)
         if not _say_the_same(self._shown, wanted):

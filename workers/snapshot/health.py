@@ -23,6 +23,7 @@ from workers.models import Loop, Plan
 from workers.placement.plans import BEING_EXECUTED
 from workers.snapshot.headline import Headline
 from workers.snapshot.judgement import SIGNS, WORDS
+from workers.snapshot.recovery import SHOWN_SECONDS, format_restart
 
 LOOPS_ALONE = 2  # more loops with the same fault are one finding
 # Conditions that the states of the subjects already show, and more currently: their alerts fire later and end later.
@@ -70,7 +71,9 @@ def evaluate_health(
         start = SubjectFinding(subject=START, severity="notice", sign=BUSY, sentence=said)
         findings = [start, *(finding for finding in findings if not _waits_for_start(finding, names, snapshot))]
     if headline is not None:
-        findings = headline.follow(findings, monotonic_seconds)
+        findings = headline.follow(findings, monotonic_seconds, _list_recoveries(snapshot))
+    else:
+        findings += _list_recoveries(snapshot)
     if findings and findings[0].subject == START:
         said = findings[0].sentence
         return PlantHealth(BUSY, said, severity="notice", findings=findings, word=WORDS["notice"])
@@ -163,8 +166,10 @@ def _iterate_findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
         if state.finding and state.within is None and not (state.kind == "loop" and is_explained(state.name))
     ]
     yield from (_build_finding(subject_finding) for subject_finding in findings if subject_finding.kind != "loop")
-    restarts = [event for event in snapshot.processes if event.kind == "restarted"]
-    yield from map(_describe_restart, sorted(restarts, key=lambda event: -event.at))
+    recoveries = _list_recoveries(snapshot)
+    for event in sorted(snapshot.processes, key=lambda event: -event.at):
+        if event.kind == "restarted" and not any(format_restart(event) in row.sentence for row in recoveries):
+            yield _describe_restart(event)
     yield from (finding for state in snapshot.states.values() for finding in state.also)
     loops = sorted(
         (subject_finding for subject_finding in findings if subject_finding.kind == "loop"),
@@ -188,6 +193,19 @@ def _iterate_findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
             )
 
 
+def _list_recoveries(snapshot: Snapshot) -> list[SubjectFinding]:
+    """Return how problems of the last minute ended, the newest first, unless their subject has a problem again."""
+    now = snapshot.at or 0.0
+    return [
+        SubjectFinding(
+            subject=problem.subject, severity="notice", sign=NORMAL, sentence=problem.recovery, since=problem.ended_at
+        )
+        for problem in sorted(snapshot.problems, key=lambda problem: -(problem.ended_at or 0.0))
+        if problem.recovery and problem.ended_at is not None and 0.0 <= now - problem.ended_at <= SHOWN_SECONDS
+        if (state := snapshot.states.get(problem.subject)) is None or not state.finding
+    ]
+
+
 def _describe_restart(event: ProcessEvent) -> SubjectFinding:
     """Describe a process that the supervisor has restarted within the last minute."""
     down = "" if event.down_seconds is None else f"It was gone for {event.down_seconds:.1f} s."
@@ -199,11 +217,6 @@ def _describe_restart(event: ProcessEvent) -> SubjectFinding:
         since=event.at,
         impact=down,
     )
-
-
-def format_restart(event: ProcessEvent) -> str:
-    """Return what happened to a process: n2 restarted after SIGKILL."""
-    return f"{event.name} restarted{f' after {event.how}' if event.how else ''}"
 
 
 def _describe_alerts(snapshot: Snapshot) -> Iterator[SubjectFinding]:

@@ -38,6 +38,7 @@ from workers.snapshot.queue_memory import QueueMemory
 from workers.snapshot.rates import TrendWatch
 from workers.snapshot.readings import Readings, read
 from workers.snapshot.readings_watcher import ReadingsWatcher
+from workers.snapshot.recovery import find_solving_action
 from workers.snapshot.starvation import Starvation
 from workers.steering import plant_settings
 
@@ -152,7 +153,7 @@ class LocalPlant(SteeredPlant):
         before = self._load_previous().states if self._states is None else self._states
         if self._memory is None or self._problems is None:
             previous = self._load_previous()
-            self._memory, self._problems = QueueMemory(previous), ProblemMemory(previous)
+            self._memory, self._problems = QueueMemory(previous), ProblemMemory(previous, find_solving_action)
         snapshot = self._memory.add(snapshot, readings.topology.queues, monotonic_seconds)
         unreadable = readings.unreadable_hosts
         states = evaluate_states(snapshot, before, limits, readings.hosts, unreadable)

@@ -20,6 +20,7 @@ from workers.snapshot.health import evaluate_health
 from workers.snapshot.parts import PartsRecord
 from workers.snapshot.problem_memory import ProblemMemory
 from workers.snapshot.queue_memory import QueueMemory
+from workers.snapshot.recovery import SolvingAction
 from workers.snapshot.starvation import Starvation
 
 START = 1_000_000.0
@@ -99,7 +100,8 @@ class VirtualPlant:
         self.listed = ("jobs@vm", "control@vm")
         self._memory, self._starvation = QueueMemory(NOTHING_SEEN), Starvation()
         self._headline, self._parts = Headline(), PartsRecord()
-        self._problems = ProblemMemory(NOTHING_SEEN)
+        self._problems = ProblemMemory(NOTHING_SEEN, lambda problem: self.action)
+        self.action: SolvingAction | None = None  # of a loop on the subject of each problem
         self.states: dict[str, SubjectState] = {}
         self.snapshot: Snapshot = NOTHING_SEEN
         self.specs = {name: QueueSpec(name, points={}, handler="emulate", kind="jobs") for name in JOBS}
