@@ -22,6 +22,7 @@ from workers.control.tick import compute_late_seconds
 from workers.models import LedgerEntry, Loop
 
 MAX_READ, MAX_OF_A_LOOP = 10_000, 500
+FIRST_READ = 1_000  # usually enough for a page
 COLUMNS = ("pk", "loop_id", "verdict", "mode", "limited_by", "acted", "at", "folded_ticks", "folded_since")
 
 
@@ -110,6 +111,17 @@ class TickRunPage:
     alone: bool = False  # the page has all lines
 
 
+class _Lines(NamedTuple):
+    """The first lines of ticks, as entry ids and runs.
+
+    last: the last id in them; is_final: more ticks than were read would not change these lines.
+    """
+
+    rows: list[int | TickRun]
+    last: int | None
+    is_final: bool
+
+
 @dataclass(frozen=True)
 class _Loops:
     """Intervals (s), permitted additional pauses (s), and laws that act at every tick, of all loops."""
@@ -125,11 +137,19 @@ def load_page(
     if after is not None and (above := _list_lines_above(chosen, lines, after)) is not None:
         return above
     older = chosen if before is None else chosen.filter(pk__lt=before)
-    read = [Tick(*row) for row in older.order_by("-pk").values_list(*COLUMNS)[: MAX_READ + 1]]
-    rows, last = _fold_lines(read[:MAX_READ], lines)
-    left = bool(read) and last != read[-1].pk
+    read = _read_ticks(older, FIRST_READ)
+    found = _fold_lines(read[:FIRST_READ], lines)
+    if len(read) > FIRST_READ and not found.is_final:
+        read = _read_ticks(older, MAX_READ)
+        found = _fold_lines(read[:MAX_READ], lines)
+    left = bool(read) and found.last != read[-1].pk
     newest = read[0].pk if read and before is not None else None
-    return TickRunPage(load_entries(rows), last if left else None, newest)
+    return TickRunPage(load_entries(found.rows), found.last if left else None, newest)
+
+
+def _read_ticks(chosen: QuerySet[LedgerEntry], most: int) -> list[Tick]:
+    """Return the newest ticks, and one more than wanted if there are older ones."""
+    return [Tick(*row) for row in chosen.order_by("-pk").values_list(*COLUMNS)[: most + 1]]
 
 
 def _list_lines_above(chosen: QuerySet[LedgerEntry], lines: int, after: int) -> TickRunPage | None:
@@ -141,9 +161,8 @@ def _list_lines_above(chosen: QuerySet[LedgerEntry], lines: int, after: int) -> 
     read = [Tick(*row) for row in lines_query[: MAX_READ + 1]]
     ticks, left = read[:MAX_READ][::-1], len(read) > MAX_READ
     # A change is detected by comparison with the previous tick, which may be on the older page.
-    below = chosen.filter(pk__lte=after).order_by("-pk").values_list(*COLUMNS)[:MAX_OF_A_LOOP]
-    earlier = [Tick(*row) for row in below]
-    rows, _ = _fold_lines(ticks, len(ticks), earlier)
+    earlier = _read_ticks(chosen.filter(pk__lte=after), MAX_OF_A_LOOP)
+    rows = _fold_lines(ticks, len(ticks), earlier).rows
     if len(rows) <= lines and not left:
         return None
     first = rows[-lines:][0]
@@ -155,7 +174,7 @@ def _list_lines_above(chosen: QuerySet[LedgerEntry], lines: int, after: int) -> 
 def list_latest_lines(loop: Loop, lines: int) -> list[LedgerEntry | TickRun]:
     """Return the newest lines of one loop."""
     read = loop.entries.order_by("-at", "-pk").values_list(*COLUMNS)[:MAX_OF_A_LOOP]
-    return load_entries(_fold_lines([Tick(*row) for row in read], lines)[0])
+    return load_entries(_fold_lines([Tick(*row) for row in read], lines).rows)
 
 
 def compute_lateness(interval_seconds: float, rest_seconds: float, at: datetime, before: datetime | None) -> float:
@@ -176,21 +195,17 @@ def compute_entry_lateness(entry: LedgerEntry) -> float:
     return compute_lateness(loop.interval_seconds, get_rest_seconds(loop.law), begin, getattr(entry, "before_at", None))
 
 
-def _fold_lines(
-    ticks: Sequence[Tick], lines: int, earlier: Sequence[Tick] = ()
-) -> tuple[list[int | TickRun], int | None]:
-    """Return the first lines of the ticks, newest first, as entry ids and runs, and the last id in them.
-
-    earlier: ticks that precede these.
-    """
+def _fold_lines(ticks: Sequence[Tick], lines: int, earlier: Sequence[Tick] = ()) -> _Lines:
+    """Return the first lines of the ticks, newest first. earlier: ticks that precede these."""
     rows: list[int | TickRun] = []
-    last, loops = None, _load_loops()
+    last, is_certain, loops = None, True, _load_loops()
     befores = _find_previous_ticks([*ticks, *earlier])[: len(ticks)]
     for tick, before in zip(ticks, befores, strict=True):
         news = _is_news(tick, before, loops)
         run = rows[-1] if rows and isinstance(rows[-1], TickRun) and not news else None
         if run is None and len(rows) == lines:
-            break
+            return _Lines(rows, last, is_certain)
+        is_certain = is_certain and before is not None
         if news:
             rows.append(tick.pk)
         else:
@@ -200,7 +215,7 @@ def _fold_lines(
             begin = tick.folded_since or tick.at
             run.add(tick, compute_lateness(*loops.intervals[tick.loop], begin, before and before.at))
         last = tick.pk
-    return rows, last
+    return _Lines(rows, last, False)
 
 
 def _is_news(tick: Tick, before: Tick | None, loops: _Loops) -> bool:

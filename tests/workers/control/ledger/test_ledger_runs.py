@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from workers.control.ledger import runs
 from workers.control.ledger.runs import TickRun, TickRunPage
@@ -101,18 +103,43 @@ def test_who_went_down_comes_back_up_by_the_same_pages(loop):
     assert page.newer is None
 
 
+def limit_reads(monkeypatch: pytest.MonkeyPatch, first: int, most: int) -> None:
+    monkeypatch.setattr(runs, "FIRST_READ", first)
+    monkeypatch.setattr(runs, "MAX_READ", most)
+
+
+def test_a_page_reads_only_the_newest_ticks_if_older_ones_would_not_change_its_lines(loop, monkeypatch):
+    for second in range(25):
+        tick(loop, 2 * second, action={"start": 1})
+    newest, whole = LedgerEntry.objects.latest("pk").pk, lines(4)
+    limit_reads(monkeypatch, 5, 20)
+    with CaptureQueriesContext(connection) as queries:
+        assert lines(4) == whole == [-newest, 1 - newest, 2 - newest, 3 - newest]
+    limits = [row["sql"].rpartition("LIMIT ")[2] for row in queries]
+    assert [limit for limit in limits if limit.isdigit()] == ["6"]
+
+
+def test_a_change_at_the_end_of_what_was_read_first_is_found(loop, monkeypatch):
+    tick(loop, 0)
+    held = tick(loop, 2, mode="hold")
+    tick(loop, 4, mode="hold")
+    limit_reads(monkeypatch, 2, 10)
+    assert lines() == [1, -held.pk, 1]
+    assert lines(2) == [1, -held.pk]
+
+
 def test_up_leaves_nothing_out_where_more_lies_above_than_is_read(loop, monkeypatch):
     for place in range(30):
         tick(loop, 4 * place, action={"start": 1})
     chosen = LedgerEntry.objects.all()
     second = runs.load_page(chosen, 4, before=runs.load_page(chosen, 24).older)
-    monkeypatch.setattr(runs, "MAX_READ", 10)
+    limit_reads(monkeypatch, 5, 10)
     up = runs.load_page(chosen, 4, after=second.newer)
     assert up.rows[-1].pk == second.rows[0].pk + 1
 
 
 def test_what_is_read_for_a_page_is_bounded(loop, monkeypatch):
-    monkeypatch.setattr(runs, "MAX_READ", 10)
+    limit_reads(monkeypatch, 5, 10)
     for second in range(25):
         tick(loop, 2 * second)
     first = runs.load_page(LedgerEntry.objects.all(), 50)
