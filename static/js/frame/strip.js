@@ -172,12 +172,13 @@ function plantNow() {
 /** @type {string | null} */
 let announced = null;
 
-/** Announce a changed health word to screen readers, but not each changed number.
+/** Announce each new headline to screen readers, with its own words, but not each changed number.
  * @param {LiveSnapshot} snapshot */
-function announce(snapshot) {
-  const word = healthWord(snapshot.health);
-  if (announced !== null && announced !== word) say(`${word}: ${snapshot.health.sentence}`);
-  announced = word;
+function announce({ health }) {
+  const text = `${healthWord(health)}: ${health.sentence}`, subject = health.findings?.[0]?.subject ?? "";
+  const signature = `${subject} ${text.replace(/\d[\d.,]*/g, "")}`;
+  if (announced !== null && announced !== signature) say(text);
+  announced = signature;
 }
 
 /** @param {string} text */

@@ -131,7 +131,9 @@ def test_the_headline_follows_the_worst_problem_and_all_others_are_listed(open_p
         live(page, observer)
         for trouble in TROUBLES:
             observer.publish(trouble)
-            expect(page.locator("h1 .finding")).to_have_text(observer.snapshot["health"]["sentence"])
+            health = observer.snapshot["health"]
+            expect(page.locator("h1 .finding")).to_have_text(health["sentence"])
+            expect(page.locator("#announcer")).to_have_text(f"{health['word']}: {health['sentence']}")
         observer.publish(lambda snapshot: (burst(snapshot), snapshot["nodes"]["n2"].update(state="BUSY")))
         findings = [finding["sentence"] for finding in observer.snapshot["health"]["findings"]]
         for sentence in findings:
