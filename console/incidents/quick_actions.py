@@ -60,9 +60,9 @@ EXPIRY_CHOICES = (
 class QuickAction:
     """A button, and the form that it opens.
 
-    may: the permission that it needs; fields: of its form; effect: what it changes, in sentences; ends: the ends that
-    its form offers; reason: suggested; predicted: figures now and in a minute; a link opens a page instead; subject:
-    "kind/name".
+    may: the permission that it needs; fields: of its form; effect: what it changes, in sentences, which a warning of
+    its end follows; ends: the ends that its form offers; reason: suggested; predicted: figures at a time (Unix time)
+    and in a minute; a link opens a page instead; subject: "kind/name".
     """
 
     words: str
@@ -70,6 +70,7 @@ class QuickAction:
     may: str
     fields: Mapping[str, str] = field(default_factory=dict)
     effect: str = ""
+    warning: str = ""
     ends: Sequence[ExpiryChoice] = ()
     minutes: int = MINUTES  # the end that is selected
     is_link: bool = False
@@ -77,6 +78,7 @@ class QuickAction:
     value: str = ""
     reason: str = ""
     predicted: Sequence[PredictedRow] = ()
+    predicted_at: float | None = None
 
     @property
     def key(self) -> str:
@@ -117,13 +119,15 @@ def build_quick_action(
         url=parts.url,
         may=suggested.action,
         fields=parts.fields,
-        effect=" ".join(filter(None, (suggested.effect, parts.warning))),
+        effect=suggested.effect,
+        warning=parts.warning,
         ends=EXPIRY_CHOICES if parts.lasts else (),
         is_link=parts.is_link,
         subject=suggested.subject,
         value=suggested.value,
         reason=reason,
         predicted=predict_pause(name, suggested.value, queues, snapshot) if suggested.action == "queue.pause" else (),
+        predicted_at=snapshot.at,
     )
 
 

@@ -42,6 +42,11 @@ export const derived = {
     const { key, part: shown } = element.dataset, found = health.findings?.find(({ subject, incident, actions = [] }) => key === `${subject}#${incident ?? ""}#${actions[0]?.words ?? ""}`);
     if (found) writeSentence(element, shown === "impact" ? found.impact || found.step || "" : found.sentence, found);
   },
+  effect(element, { health }) {
+    const actions = health.findings?.flatMap((finding) => finding.actions ?? []) ?? [];
+    const shown = actions.find(({ action, subject, value = "" }) => element.dataset.action === `${action}-${subject}-${value}`.replace(/[./@ ]/g, "-"));
+    if (shown?.effect) set(element, shown.effect);
+  },
   backlog(element, { totals }) {
     set(element, TRENDS[totals.backlog_trend ?? ""] ?? "");
   },

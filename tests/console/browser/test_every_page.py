@@ -3,6 +3,7 @@
 import itertools
 import re
 import time
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 
 import httpx
@@ -231,7 +232,7 @@ def test_the_page_of_an_incident_names_the_cause_and_its_action_states_the_effec
     live(walk, observer)
 
     def change(snapshot):
-        snapshot["health"] |= {"severity": "critical", "sentence": cause, "findings": [finding]}
+        snapshot["health"] |= {"severity": "critical", "sentence": cause, "findings": deepcopy([finding])}
 
     observer.publish(evaluated=change)
     expect(walk.locator("h1")).to_have_text(cause)
@@ -239,6 +240,9 @@ def test_the_page_of_an_incident_names_the_cause_and_its_action_states_the_effec
     action = walk.locator("#do-now details", has_text="Pause consumption of alert")
     action.locator("summary").click()
     expect(action.locator("form")).to_contain_text(effect)
+    pause["effect"] = effect.replace("alert wait", "alert wait: 12/s arrive")
+    observer.publish(evaluated=change)  # the open form has the same reading as the card
+    expect(action.locator("form")).to_contain_text(pause["effect"])
     expect(action.get_by_label("Reason")).to_have_value(f"Incident {things['alert']}: {cause}")
     action.get_by_role("button", name="Pause consumption of alert").click()
     toast = walk.locator(".toast")

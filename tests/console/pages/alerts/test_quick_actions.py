@@ -148,7 +148,7 @@ def test_an_end_that_would_hurt_says_so_in_its_form(db):
     change = ManualChange(key="override/4", kind="pause", of="queue/late", warning="It takes all slots again.")
     end = SuggestedAction(action="override.end", subject="override/4", words="End", effect="Consumption continues.")
     made = build_quick_action(end, replace_fields(PLANT, hands=[change]))
-    assert made.effect == "Consumption continues. It takes all slots again."
+    assert (made.effect, made.warning) == ("Consumption continues.", "It takes all slots again.")
 
 
 @pytest.mark.parametrize(
