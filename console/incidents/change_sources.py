@@ -34,7 +34,7 @@ AUDITED = {
     "pipeline.stop": "application",
     "pipeline.start": "application",
     "pipeline.restart": "application",
-    "process.restart": "",
+    "process.restart": "process",
     "dead_letters.requeue": "queue",
     "task.run": "",
     "task.change": "",
@@ -80,15 +80,15 @@ class FoundChange:
 def find_changes(since: datetime, until: datetime, data: Path, slack: timedelta = timedelta(0)) -> list[FoundChange]:
     """Return the changes of all sources.
 
-    Changes of people and of other hosts may be up to `slack` later, as clocks differ.
+    Marks of other hosts may be up to `slack` later, as clocks differ. What people did here after `until` is a response.
     """
-    late = until + slack
     rows = [
-        *find_recorded_changes(since, late, data),
-        *_find_appearances(since, late, data),
+        *find_recorded_changes(since, until, data),
+        *_find_appearances(since, until, data),
         *_iterate_loop_actions(since, until),
     ]
-    return [row for row in rows if since <= row.at <= late]
+    outside = Mark.objects.exclude(source="").filter(at__gt=until)
+    return [*(row for row in rows if since <= row.at <= until), *_find_mark_changes(outside, until, until + slack)]
 
 
 def find_recorded_changes(since: datetime, until: datetime, data: Path) -> list[FoundChange]:
@@ -102,7 +102,7 @@ def find_recorded_changes(since: datetime, until: datetime, data: Path) -> list[
         *_find_plan_changes(since, until),
         *_find_declaration_changes(since, until),
         *_find_audited(since, until),
-        *_find_mark_changes(since, until),
+        *_find_mark_changes(Mark.objects.all(), since, until),
         *_iterate_restarts(since, until, data),
     ]
     return sorted((row for row in rows if since <= row.at <= until), key=lambda row: row.at)
@@ -313,9 +313,9 @@ def _is_short(value: object) -> bool:
     return isinstance(value, int | float | str)
 
 
-def _find_mark_changes(since: datetime, until: datetime) -> Iterator[FoundChange]:
+def _find_mark_changes(among: QuerySet[Mark], since: datetime, until: datetime) -> Iterator[FoundChange]:
     """Return marks, except notes, which change nothing."""
-    marks = Mark.objects.filter(at__range=(since, until), removed_at=None).exclude(kind=Mark.Kind.NOTE)
+    marks = among.filter(at__range=(since, until), removed_at=None).exclude(kind=Mark.Kind.NOTE)
     for mark in marks.order_by("-at")[:MAX_ROWS]:
         words = f"{mark.get_kind_display()}: {mark.title}"
         by = mark.source or mark.author
@@ -326,11 +326,7 @@ def _find_mark_changes(since: datetime, until: datetime) -> Iterator[FoundChange
 def _iterate_restarts(since: datetime, until: datetime, data: Path) -> Iterator[FoundChange]:
     for restart in list_restarts(data, since, until)[-MAX_ROWS:]:
         how = f" (previous run: {restart.how})" if restart.how else ""
-        parts: frozenset[str] = frozenset()
-        if restart.name == "pipeline":
-            parts = frozenset({"pipeline"})
-        elif restart.name.startswith(("agent-", "n")):  # a node's server and its agent are named after it
-            parts = frozenset({f"node/{restart.name.removeprefix('agent-')}"})
+        parts = frozenset() if restart.name == PLANT else frozenset({f"process/{restart.name}"})
         words = f"Weir started{how}" if restart.name == PLANT else f"Process {restart.name} restarted{how}"
         yield FoundChange(kind="restart", at=restart.at, parts=parts, words=words)
 

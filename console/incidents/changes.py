@@ -51,6 +51,11 @@ NEAR_STEPS = 1  # steps upstream within which a change counts as preceding an in
 # once a week.
 APPEARANCE_CHANCES = {"rose": 0.15, "fell": 0.15}
 APPEARANCE_CHANCE = 0.04
+RELIEFS = ("producer left", "producer fell")
+# What happens to a part without a decision: it matters only to what the part influences.
+ON_THEIR_OWN = ("producer ", "host ", "node ", "application ", "type ", "loop ", "harmful ")
+RESTARTS = ("restart", "process.restart")
+RESTART_STEPS = 2  # a process, what it serves, and the subject: others restart for their own reasons
 GONE = " left"  # the last word of an appearance's kind
 YOUNG = timedelta(minutes=30)  # while it is so young
 SEARCH_EVERY = timedelta(minutes=2)
@@ -119,7 +124,7 @@ def search_changes(alert: Alert, data: Path) -> list[IncidentChange]:
     """Return all changes in the REACH before its onset, the most likely cause first; nothing is stored."""
     onset = compute_onset(alert)
     around = find_changes(onset - REACH, onset, data, timedelta(seconds=SLACK_SECONDS))
-    changes = [change for change in around if not is_the_incident(change, alert)]
+    changes = [change for change in around if not is_the_incident(change, alert) and not _is_relief(change, alert)]
     snapshot = _snapshot(data, onset)
     steps = compute_steps_upstream(alert, snapshot)
     kinds = Counter(change.kind for change in changes)
@@ -134,13 +139,27 @@ def search_changes(alert: Alert, data: Path) -> list[IncidentChange]:
         )
         for change in changes
     ]
-    rows = rank_changes(plain, onset.timestamp(), steps, records)
+    ranked = rank_changes(plain, onset.timestamp(), steps, records)
+    known = snapshot is not NOTHING_SEEN
+    rows = [row for row in ranked if not (known and _is_unrelated(changes[row.place], row.steps))]
     return [_build_row(changes[row.place], row.steps, row.delay_seconds, row.weight, records) for row in rows]
 
 
 def is_the_incident(change: FoundChange, alert: Alert) -> bool:
     """Return whether the change is the incident: that its subject disappeared is the effect, not a cause."""
     return change.kind.endswith(GONE) and not change.parts.isdisjoint(list_alert_parts(alert.labels))
+
+
+def _is_relief(change: FoundChange, alert: Alert) -> bool:
+    """Return whether a producer sends less, or has left: that makes no queue late."""
+    return change.kind in RELIEFS and not {"producer", "pipeline"} & set(alert.labels) and "queue" in alert.labels
+
+
+def _is_unrelated(change: FoundChange, steps: int | None) -> bool:
+    """Return whether what happened to a part, without a decision, did not act on the subject."""
+    if change.kind in RESTARTS:
+        return bool(change.parts) and (steps is None or steps > RESTART_STEPS)
+    return steps is None and change.kind.startswith(ON_THEIR_OWN)
 
 
 def compute_steps_upstream(alert: Alert, snapshot: Snapshot) -> dict[str, int]:

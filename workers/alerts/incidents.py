@@ -9,7 +9,7 @@ still be completed: follow-ups are done, the review is edited, the data are dele
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -17,6 +17,7 @@ from django.db.models import F, QuerySet
 
 from common.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS
+from workers.alerts.lifecycle.inhibition import PROBLEM_BEGAN
 from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, FollowUp, Incident, compute_seconds_between
 
 Kind = AlertEvent.Kind
@@ -27,6 +28,7 @@ ROLES = {
     "scribe": "takes notes",
 }
 REACH = timedelta(hours=3)  # Possible causes of an incident are searched this long before its onset.
+MAX_EARLIER = timedelta(minutes=10)  # how much earlier than an alert its problem may have begun
 MAX_REVIEW, MAX_FOLLOW_UP = 50_000, 500
 MAX_FOLLOW_UPS = 50
 
@@ -72,7 +74,11 @@ def compute_onset(alert: Alert) -> datetime:
     began = alert.began_at
     if alert.returned_at is not None:
         began = max(began, alert.returned_at - timedelta(seconds=alert.rule.for_seconds if alert.rule else 0))
-    return began - _compute_elapsed_before(alert)
+    onset = began - _compute_elapsed_before(alert)
+    # The problem that the snapshot knew is often older than the condition of the alert.
+    seen = (alert.touches or {}).get(PROBLEM_BEGAN)
+    problem = onset if seen is None else datetime.fromtimestamp(seen, UTC)
+    return problem if onset - MAX_EARLIER <= problem <= onset else onset
 
 
 def _compute_elapsed_before(alert: Alert) -> timedelta:

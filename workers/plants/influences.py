@@ -8,7 +8,8 @@ It is derived from the one topology (`workers.plants.topology`) and the snapshot
 loops |
 | `application/NAME` | the queues it reads, its operators, the part `pipeline` |
 | `operator/APPLICATION/NAME` | its application, the operators before it, its loops |
-| `node/NAME` | queues with containers there, its loops |
+| `node/NAME` | queues with containers there, its loops, its processes |
+| `process/NAME` | nothing; it influences its node, its host, the pipeline, or the loops |
 | `plant/NAME`, an attached one | its loops |
 | `host/NAME`, `loop/NAME`, `producer/NAME`, `type/APPLICATION/NAME` | a loop: the parts that it controls |
 """
@@ -33,6 +34,7 @@ def build_influences(snapshot: Snapshot) -> dict[str, set[str]]:
         _iterate_placement_edges(snapshot),
         _iterate_reader_edges(snapshot),
         _iterate_loop_edges(snapshot),
+        _iterate_process_edges(snapshot),
     ):
         for acted_on, acting in edges:
             if acted_on != acting:
@@ -92,6 +94,19 @@ def _iterate_reader_edges(snapshot: Snapshot) -> Iterator[Edge]:
             yield from ((f"queue/{queue}", f"application/{name}") for queue in queues)
         for pattern in application.patterns.values():
             yield from ((f"application/{name}", f"type/{name}/{kind}") for kind in pattern.types)
+
+
+def _iterate_process_edges(snapshot: Snapshot) -> Iterator[Edge]:
+    """Return the processes of this host that make a part work: a node's server and agent are named after it."""
+    for name in snapshot.nodes:
+        yield from ((f"node/{name}", f"process/{process}") for process in (name, f"agent-{name}"))
+    for name, host in snapshot.hosts.items():
+        yield f"host/{name}", f"process/worker-{host.role}"
+    yield "pipeline", "process/pipeline"
+    for name in snapshot.pipeline.applications:
+        yield f"application/{name}", "process/pipeline"
+    for name in snapshot.loops:
+        yield from ((f"loop/{name}", f"process/{process}") for process in ("worker-control", "beat", "control"))
 
 
 def _iterate_loop_edges(snapshot: Snapshot) -> Iterator[Edge]:

@@ -28,6 +28,7 @@ from workers.steering import plant_settings
 pytestmark = pytest.mark.django_db
 NOW = timezone.now().replace(microsecond=0)
 MINUTE = timedelta(minutes=1)
+RESTARTED = ("worker-jobs", "web", "worker-spark", "alerter", "n1", "agent-n1", "n2", "pipeline")
 
 
 def an_alert(ago=MINUTE, **more):
@@ -175,6 +176,48 @@ def test_the_nearest_is_first_by_the_snapshot_of_the_onset(people, loop, tmp_pat
     rows = changes.search_changes(an_alert(), tmp_path)
     assert [(row.kind, row.steps) for row in rows] == [("override upper_limit", 1), ("producer rose", 3)]
     assert 80 <= rows[1].delay_seconds <= 95
+
+
+def test_what_people_do_after_the_problem_began_is_no_cause_of_it(people, loop, tmp_path):
+    """The alert fired half a minute after the headline named the problem; the reader acted in between."""
+    began = NOW - MINUTE - timedelta(seconds=30)
+    alert = an_alert(touches={"problem_began_at": began.timestamp()})
+    assert changes.compute_onset(alert) == began
+    before = an_override(people["operator"], loop, NOW - began + timedelta(seconds=2))
+    an_override(people["operator"], loop, NOW - began - timedelta(seconds=2), name="setpoint")
+    assert [row.ref for row in changes.search_changes(alert, tmp_path)] == [f"override:{before.pk}"]
+    mark = Mark.objects.create(kind="deploy", title="a", at=began + timedelta(seconds=2), author="ci", source="ci")
+    assert f"mark:{mark.pk}" in [row.ref for row in changes.search_changes(alert, tmp_path)], "clocks of hosts differ"
+    long_ago = an_alert(touches={"problem_began_at": (NOW - 60 * MINUTE).timestamp()}, labels={"queue": "b"})
+    assert changes.compute_onset(long_ago) == NOW - MINUTE
+
+
+def test_restarts_and_producers_count_only_if_they_act_on_the_subject(people, tmp_path):
+    recorder = Recorder(tmp_path)
+    for step in range(10 * 60 // 5):
+        at = (NOW - 10 * MINUTE).timestamp() + 5 * step
+        late = at > NOW.timestamp() - 150
+        rates = {"host": 40.0 if late else 400.0, "web": 400.0 if late else 40.0}
+        producers = {
+            name: {"in_per_second": rate, "queues": {"telemetry" if name == "host" else "mail": rate}}
+            for name, rate in rates.items()
+        }
+        queues = {**plant()["queues"], "mail": queue(nodes=("n3",))}
+        recorder.add(at, snapshot_of(plant(at=at, producers=producers, queues=queues)).to_json())
+    (tmp_path / "logs").mkdir()
+    lines = [
+        f"{NOW - ago * MINUTE:%Y-%m-%d %H:%M:%S},000 INFO {text}"
+        for ago, text in [(60, "supervisord started with pid 7")]
+        + [(minutes, f"spawned: '{name}' with pid {minutes}") for name in RESTARTED for minutes in (59, 3)]
+    ]
+    (tmp_path / "logs" / "supervisor.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    rows = changes.search_changes(an_alert(), tmp_path)
+    assert {row.words for row in rows if row.kind == "restart"} == {
+        "Process worker-jobs restarted", "Process n1 restarted", "Process agent-n1 restarted",
+        "Process pipeline restarted", "Weir started",
+    }  # fmt: skip
+    assert rows[0].words != "Weir started", "the nearest and latest first"
+    assert [row.words for row in rows if row.kind.startswith("producer")] == []
 
 
 def test_a_lost_node_is_no_cause_of_itself_nor_is_its_recovery_and_what_came_before_it_is(people, loop, tmp_path):

@@ -39,6 +39,7 @@ MEASURED = ("value", "worst", "sentence", "impact", "worst_sentence", "worst_imp
 MAX_MEASURED = 100
 # In `touches`: the subject that causes an alert, and the sentence that names this cause.
 ROOT, CAUSE, OWN = inhibition.ROOT, "cause_sentence", "own_cause"
+NOTED = (ROOT, CAUSE, OWN, inhibition.PROBLEM_BEGAN)
 MAX_TITLE = 200
 AGE = re.compile(r" \d+ (s|min) ago$")
 _META: Any = Alert._meta
@@ -232,7 +233,7 @@ def _fire_alert(this: AlertCheck, alert: Alert) -> Alert:
 def _show(alert: Alert, rule: AlertRule, reading: Reading) -> None:
     """Put what is known of the subject now on the alert, as pages show it."""
     alert.rule_name, alert.condition, alert.severity = rule.name, rule.condition, rule.severity
-    known = {name: alert.touches[name] for name in (ROOT, CAUSE, OWN) if name in (alert.touches or {})}
+    known = {name: alert.touches[name] for name in NOTED if name in (alert.touches or {})}
     alert.labels, alert.touches = dict(reading.labels), {**reading.touches, **known}
     alert.title = rules.format_title(rule.title, reading.labels)
     alert.threshold = rule.threshold
@@ -302,13 +303,18 @@ def _note_roots(this: AlertCheck, evidence: Evidence) -> None:
     """Note the causes of alerts that the snapshot names; an alert keeps its last known one."""
     if evidence.snapshot is None:
         return
+    problems = evidence.snapshot.problems
+    begun = {problem.subject: problem.began_at for problem in problems if problem.ended_at is None}
     for alert in this.shown:
         if alert.resolved_at is not None:
             continue
         if alert.touches.get(inhibition.PROBLEM) == "":
             # It did harm without a problem: what it belonged to before is not its cause.
-            alert.touches = {name: value for name, value in alert.touches.items() if name not in (ROOT, CAUSE, OWN)}
+            alert.touches = {name: value for name, value in alert.touches.items() if name not in NOTED}
         root = inhibition.find_root(alert.condition, alert.labels, alert.touches, evidence.snapshot)
+        subjects = [root, *inhibition.list_alert_subjects(alert.condition, alert.labels)]
+        if (began := next((begun[subject] for subject in subjects if subject in begun), None)) is not None:
+            alert.touches = {**alert.touches, inhibition.PROBLEM_BEGAN: began}
         state = evidence.snapshot.states.get(root)
         if state is not None and state.severity in ("warning", "critical") and (state.actions or state.affected):
             title = AGE.sub("", make_storable(state.finding).rstrip("."))[:MAX_TITLE]

@@ -55,6 +55,7 @@ PIPELINE = "pipeline"
 BURNS = frozenset({"budget_burn_fast", "budget_burn_medium", "budget_burn_slow", "budget_spent"})
 HARM = "loop_harmful"
 ROOT = "root"  # in `touches`: the subject that causes an alert
+PROBLEM_BEGAN = "problem_began_at"  # in `touches`: when the problem of an alert began (Unix time)
 PROBLEM = "problem"  # in `touches`: the subject of the problem that harmful actions belong to, "" if to none
 # What follows from a cause that the snapshot names. A loop that oscillates, or does harm on a calm plant, may be a
 # cause itself.
