@@ -98,7 +98,7 @@ class WaitingAges:
 
     def observe(self, queue: str, gauge: Gauge, now_seconds: float) -> float | None:
         """Return the age to report for a gauge; now_seconds is monotonic."""
-        age = gauge["oldest_seconds"]
+        age: float | None = gauge["oldest_seconds"]
         if age is None or age >= 0:
             self.marks.pop(queue, None)
             return age

@@ -4,6 +4,7 @@ Lightweight, since every agent imports it: no Arrow.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import redis
 
@@ -32,11 +33,11 @@ SCRIPTS = load_scripts("segment")
 
 
 LENGTHS = ("length_blocks", "pending_blocks", "retry_blocks", "dead_letters", "leaving_blocks")
-Gauge = dict[str, int | float | None]
+Gauge = dict[str, Any]  # numbers, and the text `dead_error`
 
 
 def read_gauges(node: redis.Redis, queues: Sequence[str]) -> dict[str, Gauge]:
-    """Return {queue: cumulative counters, lengths, and `oldest_seconds`} of each queue's segment on the node.
+    """Return {queue: counters, lengths, `oldest_seconds`, and `dead_error`} of each queue's segment on the node.
 
     The age of the oldest entry is in seconds by the node's clock, None if the segment is empty, and negative if the
     clock was set back since (`queues.nodes.measures`). Each segment is measured in one script, so that its figures
@@ -50,7 +51,8 @@ def read_gauges(node: redis.Redis, queues: Sequence[str]) -> dict[str, Gauge]:
 
 
 def _gauge(values: list[int | bytes]) -> Gauge:
-    *counts, age_ms = values
+    *counts, age_ms, error = values
     gauge: Gauge = dict(zip((*COUNTERS, *LENGTHS), map(int, counts), strict=True))
     gauge["oldest_seconds"] = int(age_ms) / 1000 if age_ms != b"" else None
+    gauge["dead_error"] = error.decode(errors="replace") if isinstance(error, bytes) else ""
     return gauge

@@ -20,7 +20,7 @@ from queues import keys
 from queues.control.connection import know_of_refused_writes
 from queues.control.replies import Fields, expect_bytes
 from queues.events.block import MAX_TIME_US, Block, EncodedBlock, decode, find_newest_time_us
-from queues.segments.gauge import COUNTERS, GROUP, SCRIPTS, read_gauges
+from queues.segments.gauge import COUNTERS, GROUP, SCRIPTS, Gauge, read_gauges
 
 # A flush: all blocks for one node in one MULTI, written straight to the socket.
 #
@@ -370,7 +370,7 @@ class Segment:
             with self.convert_errors():
                 self.node.hset(keys.COUNTERS.build(self.queue), mapping=changed)
 
-    def measure(self) -> dict[str, int | float | None]:
+    def measure(self) -> Gauge:
         """Return counters, lengths, and the age of the oldest entry; see `queues.segments.gauge`."""
         with self.convert_errors():
             return read_gauges(self.node, [self.queue])[self.queue]

@@ -158,6 +158,7 @@ interface ContainerStatus {
   "removed_events": number | null;
   "leaving_blocks": number;
   "dead_letters": number | null;
+  "dead_error": string;
   "retry_blocks": number | null;
   "waiting_to_run": number | null;
   "workers_started": number | null;

@@ -220,6 +220,7 @@ def _build_container_status(inputs: SnapshotInputs, spec: QueueSpec, node: str) 
         removed_events=count_work(counters, "removed_events") if counters else None,
         leaving_blocks=read.leaving_blocks,
         dead_letters=read.dead_letters,
+        dead_error=read.dead_error,
         retry_blocks=read.retry_blocks,
         waiting_to_run=workers.waiting_to_run,
         workers_started=workers.counts.get("started", 0),

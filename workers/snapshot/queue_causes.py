@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from controllers.flow.admission import LAW as FLOW
-from controllers.framework.reason import are, format_count
+from controllers.framework.reason import are, format_count, format_percent
 from controllers.worker_rate.law import LAW as WORKER_RATE
 from queues.pausing import CONSUMPTION, INTAKE
 from workers.alerts.evaluation.impact import join_names
@@ -35,6 +35,7 @@ from workers.snapshot.suggestions import format_seconds
 from workers.steering import scope
 from workers.steering.scope import find_pause
 
+MAX_ERROR = 120  # characters of an error's text
 MIN_FAILING_SHARE = 0.5  # of the events that leave: from here on, it is said of all
 BURST_SECONDS = 600.0  # a backlog is due to a burst for this time after it
 
@@ -147,17 +148,32 @@ def _find_poison(scene: Scene) -> Iterator[Cause]:
         if rate <= 0 or not scene.has_dead_letters(name):
             continue
         letters = format_count(row.dead_letters or 0, "dead letter")
-        impact = f"{letters}, {rate:,.1f}/s more; they stay unprocessed until you requeue or discard them."
+        # What leaves a queue includes the events that were given up.
+        share = rate / max(row.out_per_second or 0.0, rate)
+        with_error = f" with “{error}”" if (error := find_newest_error(row)) else ""
+        impact = join_sentences(
+            f"{format_percent(share, 0 if share >= 0.01 else 2)} of its events fail{with_error}",
+            f"{letters}, {rate:,.1f}/s more; they stay unprocessed until you requeue or discard them",
+        )
         actions = [
-            *suggestions.suggest_pause(scene.snapshot, name, ()),
             suggestions.suggest_dead_letters(name, row.dead_letters or 0),
+            *suggestions.suggest_pause(scene.snapshot, name, ()),
             *suggestions.suggest_rollback(scene.snapshot, name),
         ]
         loops = tuple(scene.list_loops(queue=name))
         replaced = (describe_backlog(name, DEAD_LETTERS),)
-        some = "Events" if rate >= MIN_FAILING_SHARE * ((row.out_per_second or 0.0) + rate) else "Some events"
+        some = "Events" if share >= MIN_FAILING_SHARE else "Some events"
         sentence = f"{some} of queue {name} fail on every attempt."
         yield Cause(f"queue/{name}", sentence, impact, loops, tuple(actions), replaces=replaced, is_independent=True)
+
+
+def find_newest_error(row: QueueStatus) -> str:
+    """Return the error of a dead letter, in one short line; that of the node where the most events fail."""
+    parts = sorted(row.containers.values(), key=lambda part: -(part.dead_per_second or 0.0))
+    text = next((part.dead_error for part in parts if part.dead_error), "")
+    line = "".join(letter if letter.isprintable() else " " for letter in text)
+    line = " ".join(line.replace("“", '"').replace("”", '"').split()).rstrip(".")
+    return line if len(line) <= MAX_ERROR else f"{line[: MAX_ERROR - 1].rstrip()}…"
 
 
 def _find_dead_letters(scene: Scene) -> Iterator[Cause]:
@@ -166,7 +182,11 @@ def _find_dead_letters(scene: Scene) -> Iterator[Cause]:
         if scene.has_dead_letters(name):
             dead = row.dead_letters or 0
             verb, them = ("stays", "it") if dead == 1 else ("stay", "them")
-            impact = f"{format_count(dead, 'event')} {verb} unprocessed until you requeue or discard {them}."
+            error = find_newest_error(row)
+            impact = join_sentences(
+                f"{format_count(dead, 'event')} {verb} unprocessed until you requeue or discard {them}",
+                f"the newest failed with “{error}”" if error else "",
+            )
             sentence = describe_backlog(name, DEAD_LETTERS)
             yield Cause(f"queue/{name}", sentence, impact, (), (suggestions.suggest_dead_letters(name, dead),))
 

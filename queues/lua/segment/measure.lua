@@ -3,7 +3,7 @@
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, names of counters
 -- Answer  the counters; entries, pending, failed ones that wait for a retry, dead and leaving entries; ms since the oldest was
---         stored: "" if there is none, negative if the clock was set back since
+--         stored: "" if there is none, negative if the clock was set back since; the error of the newest dead entry
 -- include parts/segment
 local values = {}
 for i = 2, #ARGV do values[#values + 1] = redis.call('HGET', counters, ARGV[i]) or '0' end
@@ -16,4 +16,9 @@ values[#values + 1] = redis.call('XLEN', dead)
 values[#values + 1] = redis.call('HLEN', leaving)
 local first = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
 values[#values + 1] = first and now_ms() - tonumber(string.match(first[1], '^%d+')) or ''
+local newest = redis.call('XREVRANGE', dead, '+', '-', 'COUNT', 1)[1]
+values[#values + 1] = ''
+for i = 1, newest and #newest[2] or 0, 2 do
+  if newest[2][i] == 'error' then values[#values] = string.sub(newest[2][i + 1], 1, 300) end
+end
 return values

@@ -213,6 +213,7 @@ def test_dead_lettering_moves_poison_rows_alone_and_acknowledges_the_block(segme
     assert letter.batch.column(0).to_pylist() == ["e2"]
     assert (letter.error, letter.worker, letter.tries) == ("no such table", "w1", 1)
     assert segment.get_counters()["dead_events"] == 1
+    assert segment.measure()["dead_error"] == "no such table"
     assert waiting(segment) == 0
 
 

@@ -13,6 +13,7 @@ from tests.workers.snapshot.trouble import APPLICATION, JOBS, VirtualPlant, coun
 from workers.documents.queues import PauseStatus
 from workers.documents.states import SEVERITIES, build_finding_key
 from workers.snapshot.health import evaluate_health
+from workers.snapshot.queue_causes import MAX_ERROR
 from workers.snapshot.suggestions import (
     suggest_application_restart,
     suggest_ending_holds,
@@ -158,7 +159,7 @@ KINDS = {
         send_burst, "A burst on queue process from web; the worker rate loop is handling it.", "", severity="warning"
     ),
     "poison": Kind(
-        poison, "Events of queue process fail on every attempt.", "Pause consumption of process", 0, "warning"
+        poison, "Events of queue process fail on every attempt.", "Open the dead letters of process", 0, "warning"
     ),
     "killed node server": Kind(kill_node_server, "Node n2 stopped reporting", "Restart agent-n2", 4.0),
     "frozen agent": Kind(
@@ -564,6 +565,21 @@ def test_that_some_events_fail_is_not_said_of_all():
     plant.document["queues"]["process"]["containers"]["n1"]["dead_per_second"] = 0.2
     plant.run(7)
     assert plant.snapshot.health.sentence == "Some events of queue process fail on every attempt."
+
+
+def test_failing_events_are_named_with_their_share_and_their_error_and_lead_to_the_dead_letters():
+    plant, _ = start(poison, seconds=20)
+    part = plant.document["queues"]["process"]["containers"]["n1"]
+    part |= {"dead_per_second": 0.2, "dead_error": "KeyError:\n\t'amount' <b>\u202e" + "x" * 400}
+    plant.run(7)
+    (finding,) = plant.snapshot.health.findings
+    assert finding.impact.startswith("4 % of its events fail with “KeyError: 'amount' <b> xxx")
+    error = finding.impact.partition("“")[2].partition("”")[0]
+    assert len(error) <= MAX_ERROR and error.endswith("…") and error.isprintable()
+    assert finding.actions[0].words == "Open the dead letters of process"
+    part["dead_per_second"] = 0.0
+    plant.run(10)
+    assert "The newest failed with “KeyError" in plant.snapshot.health.findings[0].impact
 
 
 def test_of_two_warnings_the_one_that_a_person_can_end_comes_first():
