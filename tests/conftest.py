@@ -39,6 +39,7 @@ from queues.points import share
 from queues.publishing import client as publishing_client
 from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.console.api import answers
+from tests.console.served import MIGRATED
 from tests.console.served import served as served
 from tests.servers import Server, new_server
 from tests.waiting import MAX_SECONDS
@@ -222,7 +223,7 @@ def django_db_keepdb() -> bool:
 
 def _migrated(folder: Path) -> Path:
     """An empty SQLite database with every table, made once in this folder."""
-    database = folder / "migrated.sqlite3"
+    database = folder / MIGRATED
     with (folder / "migrated.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not database.exists():

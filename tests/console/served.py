@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # For tests that watch with more sockets than one person may have.
 MANY_SOCKETS = {"WEIR_LIVE_SOCKETS_PER_PERSON": "200"}
 PASSWORD = "a long enough pass phrase"
+MIGRATED = "migrated.sqlite3"  # an empty database with every table, which tests/conftest.py makes once in a run
 # In one process: each start of Django takes seconds. What takes even longer is done once for all consoles of a run:
 # the first leaves a copy in the folder that it is given.
 READY = """
@@ -96,9 +97,11 @@ def serving(control, nodes, data, open_files=None, **variables):
         "WEIR_NODES": " ".join((f"{name}={server.url}" for name, server in nodes.items())),
         "WEIR_ADMIN_PASSWORD": PASSWORD, "DATABASE_URL": f"sqlite:///{data / 'weir.sqlite3'}", **variables,
     }  # fmt: skip
-    prepared = _find_shared_folder(data) / "prepared-console"
+    prepared, migrated = (_find_shared_folder(data) / name for name in ("prepared-console", MIGRATED))
     if prepared.exists():
         shutil.copytree(prepared, data, dirs_exist_ok=True)
+    elif migrated.exists():
+        shutil.copy(migrated, data / "weir.sqlite3")
     ready = [sys.executable, "-c", READY, prepared]
     subprocess.run(ready, cwd=ROOT, env=environment, check=True, capture_output=True)
     port = free_port()

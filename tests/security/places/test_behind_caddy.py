@@ -21,7 +21,8 @@ from tests.waiting import until
 ROOT = Path(__file__).resolve().parents[3]
 CADDY = shutil.which("caddy") or ""
 CLIENT = "127.0.0.2"
-SHORT_SECONDS = 3.0  # Caddy leaves a connection open, and what it answers there does not matter
+# Caddy leaves a connection open, and what it answers there does not matter.
+SILENCE = {"silence_seconds": 3.0, "rest_seconds": 1.0}
 CHOSEN = b"chosen-by-a-client"
 pytestmark = pytest.mark.skipif(not CADDY, reason="the program caddy is not installed")
 
@@ -107,7 +108,7 @@ def check_answers_belong_to_their_requests(proxied):
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_an_ambiguous_request_leaves_proxy_and_console_in_step(proxied, case):
-    exchange(proxied.port, REFUSED[case], CLIENT, SHORT_SECONDS)
+    exchange(proxied.port, REFUSED[case], CLIENT, **SILENCE)
     check_answers_belong_to_their_requests(proxied)
 
 
@@ -116,7 +117,7 @@ def test_an_ambiguous_request_leaves_proxy_and_console_in_step(proxied, case):
 def test_a_body_with_an_upgrade_leaves_proxy_and_console_in_step(proxied, upgrade, body):
     header, content = BODIES[body]
     head = b"POST /login/ HTTP/1.1\r\n" + HOST + b"Connection: Upgrade\r\nUpgrade: " + upgrade + b"\r\n"
-    answer = exchange(proxied.port, head + header + b"\r\n\r\n" + content, CLIENT, SHORT_SECONDS)
+    answer = exchange(proxied.port, head + header + b"\r\n\r\n" + content, CLIENT, **SILENCE)
     assert not answer.endswith(b"ok\n")
     check_answers_belong_to_their_requests(proxied)
 

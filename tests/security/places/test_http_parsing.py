@@ -13,8 +13,11 @@ SMUGGLED = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
 CHUNKED, LAST_CHUNK = b"Transfer-Encoding: chunked", b"0\r\n\r\n" + SMUGGLED
 
 
-def exchange(port, sent, source="127.0.0.1", silence_seconds=MAX_SECONDS):
-    """Return what is answered to these bytes, until the server closes the connection or is silent so long."""
+def exchange(port, sent, source="127.0.0.1", silence_seconds=MAX_SECONDS, rest_seconds=MAX_SECONDS):
+    """Return what is answered to these bytes, until the server closes the connection or is silent so long.
+
+    rest_seconds: the same once it has begun to answer.
+    """
     answer = b""
     with socket.create_connection(("127.0.0.1", port), MAX_SECONDS, source_address=(source, 0)) as connection:
         connection.sendall(sent)
@@ -22,6 +25,7 @@ def exchange(port, sent, source="127.0.0.1", silence_seconds=MAX_SECONDS):
         try:
             while piece := connection.recv(65_536):
                 answer += piece
+                connection.settimeout(rest_seconds)
         except (TimeoutError, ConnectionResetError):
             pass
     return answer
@@ -74,6 +78,8 @@ ANSWERED = {
     "another host in the target": b"GET http://evil.example/login/ HTTP/1.1\r\n" + HOST + b"\r\n" + SMUGGLED,
     "after close": b"GET /healthz HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n" + SMUGGLED,
 }
+# Ends the connection, so that no test waits until the server does.
+LAST = b"GET /healthz HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
 BODIES = {
     "a length": (b"Content-Length: %d" % len(SMUGGLED), SMUGGLED),
     "chunked": (b"Transfer-Encoding: chunked", b"%x\r\n" % len(SMUGGLED) + SMUGGLED + b"\r\n0\r\n\r\n"),
@@ -87,8 +93,8 @@ def test_a_request_that_can_be_read_in_two_ways_is_refused_and_ends_its_connecti
 
 @pytest.mark.parametrize("case", ANSWERED)
 def test_what_follows_a_request_is_read_once(served, case):
-    first, *rest = statuses(exchange(served.port, ANSWERED[case]))
-    assert (first, rest) in [(404, [200]), (400, [200]), (200, [200]), (200, [])]
+    first, *rest = statuses(exchange(served.port, ANSWERED[case] + LAST))
+    assert (first, rest) in [(404, [200, 200]), (400, [200, 200]), (200, [200, 200]), (200, [])]
 
 
 @pytest.mark.parametrize("upgrade", [b"h2c", b"other", b"websocket", b"h2c, websocket", b"WebSocket"])
@@ -133,8 +139,8 @@ def test_a_trailer_is_no_header(served):
     trailers = b"Authorization: Bearer weir_x\r\nHost: evil.example\r\nX-Forwarded-For: 203.0.113.5\r\n"
     head = b"Transfer-Encoding: chunked\r\nTrailer: Authorization, Host\r\nAccept: application/json\r\n\r\n"
     request = b"POST /api/v1/overrides HTTP/1.1\r\n" + HOST + head + b"2\r\n{}\r\n0\r\n" + trailers + b"\r\n"
-    answer = exchange(served.port, request)
-    assert statuses(answer) == [401] and b"Send a token" in answer  # and not: the token is unknown
+    answer = exchange(served.port, request + LAST)
+    assert statuses(answer) == [401, 200] and b"Send a token" in answer  # and not: the token is unknown
 
 
 @pytest.mark.parametrize(
