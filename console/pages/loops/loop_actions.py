@@ -11,7 +11,7 @@ from django.utils import timezone
 from common.errors import BadInput
 from console.accounts.access import actor_of
 from console.actions import loops
-from console.display.override_words import describe_end
+from console.display.override_words import describe_end, format_loop_name
 from console.input.form_values import is_untouched, parse_expiry, parse_number
 from console.pages.frame.page import ActionResult, declare_action, report_overrides
 from console.pages.loops.loops import loop_page
@@ -56,7 +56,8 @@ def set_tasks(request: HttpRequest, loop_id: int) -> ActionResult:
         expiry=expiry,
     )
     what = ", ".join(f"{name.rpartition('/')[2]} {count}" for name, count in tasks.items())
-    return report_overrides(f"Manual tasks: {what or 'none'} {describe_end(made[0])}.", made, "loop", loop_id)
+    said = f"You set the tasks by hand {describe_end(made[0])}: {what or 'none'}."
+    return report_overrides(said, made, "loop", loop_id)
 
 
 def _check_expiry(loop: Loop, others: Sequence[str], expiry: Expiry, now: datetime) -> None:
@@ -99,9 +100,9 @@ def weigh(request: HttpRequest, loop_id: int) -> ActionResult:
 def decide_mode_proposal(request: HttpRequest, loop_id: int) -> ActionResult:
     """Decide whether an advising loop acts from now on. Posted: decision (approve, reject), hash, reason."""
     loop, actor, now = get_object_or_404(Loop, pk=loop_id), actor_of(request), timezone.now()
-    url, reason = reverse("loop", args=[loop_id]), request.POST.get("reason", "")
+    url, reason, title = reverse("loop", args=[loop_id]), request.POST.get("reason", ""), format_loop_name(loop.name)
     if request.POST.get("decision") == "reject":
         loops.reject_mode_proposal(actor, loop, reason=reason, now=now)
-        return ActionResult(f"{loop.name} keeps advising.", url, {"go": url})
+        return ActionResult(f"The loop of {title} keeps advising.", url, {"go": url})
     loops.approve_mode_proposal(actor, loop, request.POST.get("hash", ""), reason=reason, now=now)
-    return ActionResult(f"{loop.name} is now in auto: its next decision is applied.", url, {"go": url})
+    return ActionResult(f"The loop of {title} is now in auto mode and applies its next decision.", url, {"go": url})

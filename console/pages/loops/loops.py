@@ -16,7 +16,7 @@ from console.accounts.access import actor_of
 from console.actions import loops as steering
 from console.connections.control_server import control
 from console.display.loops import DescribedLoop, build_guard_rows, build_parameter_rows, describe
-from console.display.override_words import describe_end, format_short_value
+from console.display.override_words import describe_mode, describe_overrides
 from console.display.plant_words import ShownModeProposal, ShownReport, find_mode_proposal, report_of
 from console.input.form_values import is_untouched, parse_expiry, parse_number
 from console.models import SavedFilter
@@ -268,8 +268,7 @@ def override(request: HttpRequest, loop_id: int) -> ActionResult:
             raise
         fields = [name for name in request.POST if name.startswith(WOULD)]
         raise BadInput(fields[0] if len(fields) == 1 else "value", error.message) from None
-    what = ", ".join(f"{row.name.replace('_', ' ')} is {format_short_value(row.value)}" for row in made)
-    return report_overrides(f"{what[:1].upper()}{what[1:]} {describe_end(made[0])}.", made, "loop", loop_id)
+    return report_overrides(describe_overrides(made), made, "loop", loop_id)
 
 
 def _parse_values(values: Mapping[str, str], loop: Loop, now: datetime) -> dict[str, Any]:
@@ -310,5 +309,4 @@ def mode(request: HttpRequest, loop_id: int) -> ActionResult:
         expiry=parse_expiry(request.POST),
         value=parse_number(value, "value") if value else None,
     )
-    mode, end = (made[0].value, f" {describe_end(made[0])}") if made else (request.POST["mode"], "")
-    return report_overrides(f"{shown_loop.name} is in mode {mode}{end}.", made, "loop", loop_id)
+    return report_overrides(describe_mode(shown_loop, request.POST["mode"], made), made, "loop", loop_id)

@@ -17,7 +17,13 @@ from common.parameter import Parameter
 from console.accounts.access import Actor, actor_of
 from console.actions import loops, manual_changes
 from console.connections.control_server import control
-from console.display.override_words import describe_end, describe_ended, format_override_title, format_short_value
+from console.display.override_words import (
+    describe_end,
+    describe_ended,
+    describe_overrides,
+    format_override_title,
+    format_short_value,
+)
 from console.display.states import find_subject_page
 from console.input.form_values import parse_any_value, parse_expiry
 from console.models import AuditEntry
@@ -49,7 +55,7 @@ from workers.plants.registry import LOCAL
 from workers.snapshot.manual_changes import build_override_change, format_changed_value, list_with_current_overrides
 from workers.steering import overrides as in_force
 from workers.steering.overrides import build_statuses
-from workers.steering.scope import Scope, format_time, is_drain, is_node_use, is_pause, is_threshold
+from workers.steering.scope import format_time, is_drain, is_node_use, is_pause, is_threshold
 
 MODE = Parameter("mode", "", "How the loops use their decisions.", kind="choice", choices=tuple(Loop.Mode.values))
 RELATED = ("loop", "node", "owner", "ended_by")
@@ -447,9 +453,7 @@ def create(request: HttpRequest) -> ActionResult:
         now=timezone.now(),
         expiry=parse_expiry(posted),
     )
-    (row,) = made
-    what = f"{row.name.replace('_', ' ')} is {format_short_value(row.value)} on {Scope.build(row)}"
-    return report_overrides(f"{what[:1].upper()}{what[1:]} {describe_end(row)}.", made, "manual-changes")
+    return report_overrides(describe_overrides(made), made, "manual-changes")
 
 
 def _find_override_page(override: Override) -> tuple[View, str, dict[str, Any]]:
@@ -493,8 +497,8 @@ def end(request: HttpRequest) -> ActionResult:
         snapshot=snapshot_of(request),
         anyway=bool(request.POST.get("anyway")),
     )
-    title = shown.title if shown else "The change"
-    return ActionResult(f"{title}: ended." if ended else f"{title} had already ended.", reverse("manual-changes"))
+    said = f"{_name_change(shown)} {'has' if ended else 'had already'} ended."
+    return ActionResult(said, reverse("manual-changes"))
 
 
 @declare_action("override.extend", manual_changes_page)
@@ -504,9 +508,12 @@ def extend(request: HttpRequest) -> ActionResult:
     shown = manual_changes.find_change(snapshot_of(request), key)
     now = timezone.now()
     until = manual_changes.extend(actor_of(request), key, parse_expiry(request.POST), now=now, control=control())
-    title = shown.title if shown else "The change"
     ends = f"until {format_time(until, now)}" if until else "without expiry"
-    return ActionResult(f"{title}: in force {ends}.", reverse("manual-changes"))
+    return ActionResult(f"{_name_change(shown)} is in force {ends}.", reverse("manual-changes"))
+
+
+def _name_change(change: ManualChange | None) -> str:
+    return f"The manual change “{change.title}”" if change else "The manual change"
 
 
 @declare_action("override.end", _show_override_again)
@@ -516,7 +523,7 @@ def end_override(request: HttpRequest, override_id: int) -> ActionResult:
     reason = request.POST.get("reason", "")
     ended = loops.end_override(actor_of(request), override, now=timezone.now(), control=control(), reason=reason)
     return ActionResult(
-        describe_ended(override) if ended else f"{format_override_title(override)} had already ended.",
+        describe_ended(override) if ended else f"The override “{format_override_title(override)}” had already ended.",
         _build_override_url(override),
     )
 
@@ -527,7 +534,8 @@ def undo_override(request: HttpRequest, override_id: int) -> ActionResult:
     override = _find_override(override_id)
     undone = loops.undo_override(actor_of(request), override, now=timezone.now(), control=control())
     said = " ".join(describe_ended(*override) for override in undone)
-    return ActionResult(said or f"{format_override_title(override)} had already ended.", _build_override_url(override))
+    already = f"The override “{format_override_title(override)}” had already ended."
+    return ActionResult(said or already, _build_override_url(override))
 
 
 @declare_action("override.extend", _show_override_again)
@@ -536,5 +544,5 @@ def extend_override(request: HttpRequest, override_id: int) -> ActionResult:
     override = _find_override(override_id)
     expiry = parse_expiry(request.POST)
     loops.extend_override(actor_of(request), override, expiry, now=timezone.now(), control=control())
-    message = f"{format_override_title(override)} is in force {describe_end(override)}."
+    message = f"The override “{format_override_title(override)}” is in force {describe_end(override)}."
     return ActionResult(message, _build_override_url(override))

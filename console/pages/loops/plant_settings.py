@@ -11,6 +11,7 @@ from common.errors import BadInput
 from console.accounts.access import actor_of
 from console.actions import plant_settings
 from console.display.loops import ParameterRow, build_guard_rows, build_parameter_rows
+from console.display.override_words import format_loop_name, format_short_value
 from console.input.form_values import parse_named_numbers, parse_number
 from console.models import AuditEntry
 from console.pages.frame.page import ActionResult, FormPage, declare_action, declare_page, render_page
@@ -97,5 +98,6 @@ def change_own(request: HttpRequest, loop_id: int) -> ActionResult:
     reason = posted.get("reason", "")
     _, after = plant_settings.change_own(actor_of(request), loop, name, value, reason=reason, now=timezone.now())
     here = f"{reverse('plant-settings')}?loop={loop.pk}"
-    said = f"{name.replace('_', ' ')} of {loop.name} is {after} from its next decision on."
+    what = f"{name.replace('_', ' ').capitalize()} of {format_loop_name(loop.name)}"
+    said = f"{what} is {format_short_value(after)} from its next decision on."
     return ActionResult(said, here, {"go": here})

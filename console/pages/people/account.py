@@ -124,7 +124,7 @@ def preference_set(request: HttpRequest) -> ActionResult:
     """Set a preference of the user. Posted: name, value."""
     name, value = (request.POST.get(field, "") for field in ("name", "value"))
     preferences.set_preference(actor_of(request), user_of(request), name, value)
-    return ActionResult(f"{name.capitalize()}: {value}.", reverse("settings"))
+    return ActionResult(f"The {name.replace('_', ' ')} is now {value}.", reverse("settings"))
 
 
 def _show_rejected(request: HttpRequest) -> HttpResponse:

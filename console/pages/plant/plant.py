@@ -11,7 +11,7 @@ from console.accounts.access import actor_of
 from console.actions.loops import THRESHOLDS, override_thresholds
 from console.actions.queues import stops
 from console.connections.control_server import control
-from console.display.override_words import describe_end
+from console.display.override_words import describe_end, describe_overrides
 from console.display.states import is_known_host
 from console.incidents.quick_actions import OfferedActions, list_restarts
 from console.input.form_values import is_untouched, parse_expiry, parse_number
@@ -110,8 +110,7 @@ def thresholds(request: HttpRequest, name: str) -> ActionResult:
         control=control(),
         expiry=parse_expiry(request.POST),
     )
-    what = " and ".join(f"{override.name.removesuffix('_threshold')} at {override.value:g}" for override in made)
-    return report_overrides(f"Thresholds of {name}: {what} of capacity {describe_end(made[0])}.", made, "node", name)
+    return report_overrides(describe_overrides(made), made, "node", name)
 
 
 @declare_page("plant.view")

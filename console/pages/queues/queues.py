@@ -219,7 +219,8 @@ def cap(request: HttpRequest, name: str) -> ActionResult:
     highest = text_of(request, "cap", f"choose one of {', '.join(LEVELS)}")
     actor, now = actor_of(request), timezone.now()
     _, _, made = ladders.set_cap(actor, name, highest, reason=reason, now=now, expiry=expiry)
-    said = f"{name} may shed again" if highest == LEVELS[-1] else f"{name} is limited to level {highest}"
+    level = highest.replace("_", " ")
+    said = f"Queue {name} may shed again" if highest == LEVELS[-1] else f"The remedies of {name} end at “{level}”"
     return report_overrides(f"{said}, from the next decision on.", [made] if made else [], "queue", name)
 
 

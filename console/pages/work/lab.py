@@ -25,7 +25,7 @@ from console.actions.lab.experiment_documents import (
 )
 from console.actions.lab.experiments import PlantEquivalent, list_applicable_settings
 from console.connections.control_server import build_job_context
-from console.display.override_words import describe_end, format_short_value
+from console.display.override_words import describe_overrides
 from console.input.form_values import parse_expiry, parse_row_id
 from console.pages.frame.frame import snapshot_of
 from console.pages.frame.page import (
@@ -210,9 +210,7 @@ def apply(request: HttpRequest, experiment_id: int) -> ActionResult:
         now=timezone.now(),
         expiry=parse_expiry(posted),
     )
-    what = ", ".join(f"{override.name.replace('_', ' ')} {format_short_value(override.value)}" for override in made)
-    said = f"{what[:1].upper()}{what[1:]} {describe_end(made[0])}."
-    return report_overrides(said, made, "experiment", chosen_experiment.pk)
+    return report_overrides(describe_overrides(made), made, "experiment", chosen_experiment.pk)
 
 
 @declare_action("plan.propose", experiment_page)

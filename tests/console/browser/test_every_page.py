@@ -248,7 +248,7 @@ def test_the_page_of_an_incident_names_the_cause_and_its_action_states_the_effec
     toast = walk.locator(".toast")
     expect(toast).to_contain_text("alert")
     toast.get_by_role("button", name="Undo").click()
-    expect(walk.locator(".toast", has_text="ended")).to_be_visible()
+    expect(walk.locator(".toast", has_text="Consumption of alert continues.")).to_be_visible()
 
 
 @pytest.mark.slow

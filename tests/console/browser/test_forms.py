@@ -73,7 +73,7 @@ def test_an_answer_that_is_lost_is_asked_for_again_and_nothing_happens_twice(
     with page.expect_request("**/overrides/create") as again:
         button.click()
     assert again.value.headers["idempotency-key"] == lost[0]
-    expect(page.locator(".toast")).to_contain_text("Upper limit is 700")
+    expect(page.locator(".toast")).to_contain_text("Upper limit of worker rate, queue alert is 700")
     assert len(ask("GET", f"audit?action=override.set&text={reason.replace(' ', '+')}")["entries"]) == 1
 
 
@@ -207,7 +207,8 @@ def reverting(observer, seconds):
         ]  # fmt: skip
         title, until = "Upper limit of all laws, queue alert", now + seconds
         snapshot["hands"] = [
-            {"key": "override/1", "kind": "override", "of": "queue/alert", "title": title, "until": until},
+            {"key": "override/1", "kind": "override", "of": "queue/alert", "title": title, "value": "700",
+             "until": until},
         ]  # fmt: skip
 
     return change
@@ -224,7 +225,7 @@ def test_before_an_override_reverts_the_strip_says_so_and_offers_more_time(open_
     expect(strip).to_have_attribute("title", "The override of upper limit ends soon")
     expect(strip).to_contain_text(re.compile(r"next ends 1:[23]\d"))
     toast = page.locator(".toast")
-    expect(toast).to_contain_text("Upper limit 700 on queue alert reverts in 1:")
+    expect(toast).to_contain_text("The manual change “Upper limit of all laws, queue alert: 700” ends in 1:")
     left = toast.locator("[data-until]")
     before = left.text_content()
     expect(left).not_to_have_text(before)  # it stood still once

@@ -209,7 +209,7 @@ def test_parameters_are_applied_as_overrides_where_they_differ_from_those_in_for
     (made,) = Override.objects.filter(pk__in=answer["overrides"])  # method is forecast already
     assert (made.loop, made.law, made.name, made.value) == (None, "worker_rate", "upper_limit", 250.0)
     assert made.reason == WHY["reason"] and made.expires_at > datetime.now(UTC)
-    assert "Upper limit 250" in answer["message"]
+    assert "Upper limit of worker rate, all loops is 250" in answer["message"]
     noted = AuditEntry.objects.get(action="lab.apply")
     assert noted.after["loops"] == [each.name for each in loops]
     assert noted.target == f"experiment {found.pk}" and noted.after["upper_limit"] == 250
