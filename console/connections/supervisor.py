@@ -114,6 +114,11 @@ def is_suspended(pid: int) -> bool:
     return False
 
 
+def is_gone(pid: int) -> bool:
+    """Return whether no process has this ID. Returns False if the system does not report it."""
+    return Path("/proc/self").exists() and not Path(f"/proc/{pid}").exists()
+
+
 def get_process(name: str) -> ProcessRow:
     """Return one process. Raises `BadInput` for an unknown name, `NoSupervisor`."""
     rows = list_processes()

@@ -1,4 +1,4 @@
-"""Processes of this host that the supervisor has just restarted, and suspended ones, for the snapshot.
+"""Processes of this host that the supervisor has just restarted, and those that don't work, for the snapshot.
 
 They are read from the supervisor's log and from /proc, so that a supervisor that doesn't respond delays no snapshot.
 """
@@ -6,7 +6,7 @@ They are read from the supervisor's log and from /proc, so that a supervisor tha
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from console.connections.supervisor import is_suspended
+from console.connections.supervisor import DRILL, is_gone, is_suspended
 from console.timeline.restarts import PLANT, list_newest_runs, list_restarts
 from workers.documents.parts import ProcessEvent
 
@@ -19,11 +19,11 @@ class ProcessWatch:
 
     def __init__(self, data: Path) -> None:
         self._data = data
-        self._suspended_since: dict[str, float] = {}
+        self._since: dict[tuple[str, str], float] = {}
 
     def list_events(self, now: float) -> list[ProcessEvent]:
-        """Return the events of the last minute, and the processes that are suspended now."""
-        return [*self._list_restarts(now), *self._list_suspended(now)]
+        """Return the events of the last minute, and the processes that are suspended or down now."""
+        return [*self._list_restarts(now), *self._list_troubled(now)]
 
     def _list_restarts(self, now: float) -> list[ProcessEvent]:
         until = datetime.fromtimestamp(now, UTC)
@@ -43,7 +43,13 @@ class ProcessWatch:
             for name, restart in sorted(newest.items())
         ]
 
-    def _list_suspended(self, now: float) -> list[ProcessEvent]:
-        names = [name for name, pid in sorted(list_newest_runs(self._data).items()) if is_suspended(pid)]
-        self._suspended_since = {name: self._suspended_since.get(name, now) for name in names}
-        return [ProcessEvent(name=name, kind="suspended", at=at) for name, at in self._suspended_since.items()]
+    def _list_troubled(self, now: float) -> list[ProcessEvent]:
+        """Return suspended processes, and those whose last run has ended and that do not run again yet."""
+        troubled = {}
+        for name, pid in sorted(list_newest_runs(self._data).items()):
+            if is_suspended(pid):
+                troubled[name] = "suspended"
+            elif name != DRILL and is_gone(pid):
+                troubled[name] = "down"
+        self._since = {(name, kind): self._since.get((name, kind), now) for name, kind in troubled.items()}
+        return [ProcessEvent(name=name, kind=kind, at=at) for (name, kind), at in self._since.items()]

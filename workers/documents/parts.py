@@ -23,11 +23,11 @@ class PartStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class ProcessEvent(StoredDocument, frozen=True, kw_only=True):
-    """A process of this host that the supervisor has just restarted, or that is suspended."""
+    """A process of this host that the supervisor has just restarted, that is suspended, or that is down."""
 
     name: str
-    kind: Annotated[str, describe(values=("restarted", "suspended"))]
-    at: Annotated[Instant, describe("When the process ran again, or was first seen suspended.")]
+    kind: Annotated[str, describe(values=("restarted", "suspended", "down"))]
+    at: Annotated[Instant, describe("When the process ran again, or was first seen suspended or down.")]
     how: Annotated[str, describe("How the previous run ended, such as SIGKILL.")] = ""
     down_seconds: Annotated[float | None, describe("For how long the process was gone, s.")] = None
 

@@ -7,7 +7,7 @@ from queues.nodes.node_state import OFFLINE, TOOBUSY
 from workers.alerts.evaluation.impact import describe_node_impact, join_names
 from workers.documents.pipeline import FAILED, STALLED, STARTING, UNHEARD
 from workers.documents.snapshot import Snapshot
-from workers.documents.states import SubjectState
+from workers.documents.states import SubjectState, SuggestedAction
 from workers.snapshot import suggestions
 from workers.snapshot.scene import (
     Cause,
@@ -18,6 +18,7 @@ from workers.snapshot.scene import (
     format_since,
     format_waiting,
     join_sentences,
+    list_processes,
     waits_on,
 )
 from workers.steering.scope import explain_no_slots, list_shedding_queues
@@ -70,24 +71,7 @@ def _find_lost_nodes(scene: Scene) -> Iterator[Cause]:
     for name, node in snapshot.nodes.items():
         if not scene.is_critical(f"node/{name}") or node.state not in (OFFLINE, None) or node.unreadable is not None:
             continue
-        suspended = find_suspended(snapshot, f"agent-{name}", name)
-        age = format_since(node.age_seconds)
-        sentence = f"Node {name} stopped reporting{age}."
-        if node.state is None:
-            sentence = scene.states[f"node/{name}"].finding
-        elif suspended:
-            what = "the agent" if suspended.startswith("agent-") else "the server"
-            sentence = f"Node {name} stopped reporting: {what} of {name} is suspended."
-        process = suspended or f"agent-{name}"
-        kill = "Kills the suspended process and starts it" if suspended else "Starts the agent"
-        effect = f"{kill} again within about 3 s. The server keeps its events."
-        actions = [suggestions.suggest_restart(process, effect)]
-        if not suspended and node.state is not None:
-            server = f"Starts the server of {name} again. The server loads its events from its file."
-            restart = suggestions.suggest_restart(name, server)
-            # Without its server, a new agent has nothing to report.
-            is_gone = any(row.containers[name].trouble for row in snapshot.queues.values() if name in row.containers)
-            actions = [restart, *actions] if is_gone else [*actions, restart]
+        sentence, actions = _describe_lost_node(scene, name)
         late = [queue for queue in scene.list_troubled_queues() if waits_on(snapshot.queues[queue], name)]
         affected = [f"queue/{queue}" for queue in late]
         if any(row.kind == "pipeline" and name in row.containers for row in snapshot.queues.values()):
@@ -101,6 +85,39 @@ def _find_lost_nodes(scene: Scene) -> Iterator[Cause]:
         ]
         impact = join_sentences(describe_node_impact(snapshot, name), scene.describe_waits(late[:3]))
         yield Cause(f"node/{name}", sentence, impact, tuple(affected), tuple(actions))
+
+
+def _describe_lost_node(scene: Scene, name: str) -> tuple[str, list[SuggestedAction]]:
+    """Return which process of a silent node does not work, and the restarts, that of this process first."""
+    snapshot, agent = scene.snapshot, f"agent-{name}"
+    suspended = find_suspended(snapshot, agent, name)
+    # Without its server, a new agent has nothing to report.
+    down = list_processes(snapshot, "down", name, agent)
+    refuses = any(row.containers[name].trouble for row in snapshot.queues.values() if name in row.containers)
+    kill = "Kills the suspended process and starts it" if suspended else "Starts the agent"
+    restarts = {
+        agent: suggestions.suggest_restart(agent, f"{kill} again within about 3 s. The server keeps its events."),
+        name: suggestions.suggest_restart(
+            name, f"Starts the server of {name} again. The server loads its events from its file."
+        ),
+    }
+    if suspended:
+        what = "the agent" if suspended == agent else "the server"
+        effect = f"{kill} again within about 3 s. The server keeps its events."
+        restart = suggestions.suggest_restart(suspended, effect)
+        return f"Node {name} stopped reporting: {what} of {name} is suspended.", [restart]
+    if snapshot.nodes[name].state is None:
+        return scene.states[f"node/{name}"].finding, [restarts[agent]]
+    if down == [agent]:
+        return f"Node {name} stopped reporting: its agent is down.", [restarts[agent], restarts[name]]
+    if down:
+        both = "server and its agent are" if len(down) > 1 else "server is"
+        return f"Node {name} stopped reporting: its {both} down.", [restarts[name], restarts[agent]]
+    if refuses:
+        sentence = f"Node {name} stopped reporting: its server does not respond."
+        return sentence, [restarts[name], restarts[agent]]
+    sentence = f"Node {name} stopped reporting{format_since(snapshot.nodes[name].age_seconds)}."
+    return sentence, [restarts[agent], restarts[name]]
 
 
 def _find_stopped_control(scene: Scene) -> Iterator[Cause]:

@@ -213,8 +213,13 @@ def describe_producer(snapshot: Snapshot, queue: str) -> str:
 
 def find_suspended(snapshot: Snapshot, *processes: str) -> str:
     """Return the first of these processes that is suspended; "" if none is."""
-    suspended = {event.name for event in snapshot.processes if event.kind == "suspended"}
-    return next((name for name in processes if name in suspended), "")
+    return next(iter(list_processes(snapshot, "suspended", *processes)), "")
+
+
+def list_processes(snapshot: Snapshot, kind: str, *processes: str) -> list[str]:
+    """Return those of these processes that have an event of this kind, such as suspended or down."""
+    events = {event.name for event in snapshot.processes if event.kind == kind}
+    return [name for name in processes if name in events]
 
 
 def waits_on(queue: QueueStatus, node: str) -> bool:

@@ -3,11 +3,20 @@
 import os
 from datetime import UTC, datetime
 
+import pytest
+
+from console.connections.supervisor import is_gone
 from console.timeline import process_events
 from console.timeline.process_events import ProcessWatch
 from tests.console.timeline.test_timeline import LOG
 
 AT = datetime(2026, 11, 20, 2, 10, 1, tzinfo=UTC).timestamp()
+
+
+@pytest.fixture(autouse=True)
+def running(monkeypatch):
+    """All processes of the log run, unless a test says otherwise."""
+    monkeypatch.setattr(process_events, "is_gone", lambda pid: False)
 
 
 def write_log(folder, more=""):
@@ -36,3 +45,18 @@ def test_a_suspended_process_is_an_event_since_it_was_first_seen(tmp_path, monke
         ]
     suspended.clear()
     assert watch.list_events(AT + 910) == []
+
+
+def test_a_process_that_does_not_run_again_is_down_since_it_was_first_seen(tmp_path, monkeypatch):
+    write_log(tmp_path, "2026-11-20 02:20:00,000 INFO spawned: 'n2' with pid 4001\n")
+    gone = {4001}
+    monkeypatch.setattr(process_events, "is_gone", lambda pid: pid in gone)
+    watch = ProcessWatch(tmp_path)
+    for now in (AT + 900, AT + 905):
+        assert [(event.name, event.kind, event.at) for event in watch.list_events(now)] == [("n2", "down", AT + 900)]
+    gone.clear()
+    assert watch.list_events(AT + 910) == []
+
+
+def test_a_process_without_an_id_in_the_system_is_gone():
+    assert not is_gone(os.getpid()) and is_gone(2**22 + 1)

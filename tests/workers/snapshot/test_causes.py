@@ -557,6 +557,26 @@ def test_of_a_lost_node_whose_server_refuses_workers_the_server_is_restarted_fir
     plant.run(1)
     words = [action.words for action in plant.snapshot.health.findings[0].actions]
     assert words == ["Restart n2", "Restart agent-n2"]
+    assert plant.snapshot.health.sentence == "Node n2 stopped reporting: its server does not respond."
+
+
+@pytest.mark.parametrize(
+    ("down", "what", "first"),
+    [
+        (["n2"], "its server is down", "Restart n2"),
+        (["agent-n2"], "its agent is down", "Restart agent-n2"),
+        (["n2", "agent-n2"], "its server and its agent are down", "Restart n2"),
+    ],
+)
+def test_a_lost_node_says_which_process_is_down_and_offers_its_restart_first(down, what, first):
+    plant = VirtualPlant()
+    plant.run(20)
+    plant.document["processes"] = [{"name": name, "kind": "down", "at": plant.now} for name in down]
+    for second in range(20):
+        lose_node(plant, second)
+        plant.run(1)
+    assert plant.snapshot.health.sentence == f"Node n2 stopped reporting: {what}."
+    assert plant.snapshot.health.findings[0].actions[0].words == first
 
 
 def test_that_some_events_fail_is_not_said_of_all():
