@@ -214,13 +214,13 @@ def extend_hold(
     require_permission(actor, "plant.scale")
     held = holding.find_holder(control, name)
     if held is None or held.until is None:
-        raise BadInput("plant", f"{name[:60]} is not held any more; set its tasks again.")
+        raise BadInput("plant", f"The manual setting of {name[:60]} has ended. Set its tasks again.")
     before = datetime.fromtimestamp(held.until, UTC)
     until = expiry.compute_later(before, now)
     seconds = (until - now).total_seconds()
     if seconds > holding.MAX_SECONDS:
-        most = f"at most {holding.MAX_SECONDS / 60:.0f} minutes ahead: then the loops decide again."
-        raise BadInput("minutes", f"must set an end {most}")
+        most = f"{holding.MAX_SECONDS / 60:.0f} minutes from now at most"
+        raise BadInput("minutes", f"is too long: manually set tasks end {most}. Choose a shorter time.")
     with transaction.atomic():
         ends = {"until": before.isoformat()}, {"until": until.isoformat()}
         audit_log.record(actor, "plant.extend", name, before=ends[0], after=ends[1])

@@ -78,7 +78,7 @@ def _observe_full_slots(evidence: DrillEvidence) -> str | None:
     crowd, totals = evidence.now.crowd, evidence.now.totals
     if crowd is not None and crowd.queue == evidence.queue:
         others = f"; {', '.join(sorted(crowd.crowded))} wait" if crowd.crowded else ""
-        return f"Queue {evidence.queue} holds the worker slots{others}"
+        return f"Queue {evidence.queue} uses all worker slots{others}"
     slots, row = totals.worker_slots or 0, evidence.now.queues.get(evidence.queue)
     is_full = slots and (totals.workers_at_work or 0.0) >= slots - 0.2
     return f"Queue {evidence.queue} fills the {slots} worker slots" if is_full and row and row.waiting_events else None
@@ -124,7 +124,7 @@ CHECKS: Mapping[str, Sequence[DrillCheck]] = {
         DrillCheck("Queue {queue} is nearly empty again", _observe_empty),
     ),
     "slow-handler": (
-        DrillCheck("Queue {queue} holds the worker slots, and other queues wait", _observe_full_slots),
+        DrillCheck("Queue {queue} uses all worker slots, and other queues are delayed", _observe_full_slots),
         DrillCheck("The worker rate loops act, but the wait still grows", _observe_late),
         DrillCheck("You press Pause consumption of {queue} on the overview", _observe_right_action),
     ),

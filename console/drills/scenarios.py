@@ -148,8 +148,8 @@ SCENARIOS: Mapping[str, DrillScenario] = {
             level="Basic",
             minutes=5,
             icon="clock",
-            briefing="The handler of {queue} slows down. The queue holds the worker slots, and other queues wait. "
-            "Protect the other queues.",
+            briefing="The handler of {queue} slows down. The queue uses all worker slots, and other queues are "
+            "delayed. Protect the other queues.",
             hints=(
                 "On the page Workers, see which queue holds the slots.",
                 "A third slot can't help: {queue} now needs more slots than the pool has.",

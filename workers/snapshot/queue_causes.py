@@ -258,6 +258,8 @@ def _describe_overload(scene: Scene, name: str, law: str, handler: str, remedies
     """
     snapshot, row = scene.snapshot, scene.snapshot.queues[name]
     late = scene.is_late(name)
+    if late and scene.has_caught_up(name):
+        return _describe_caught_up(scene, name)
     intake = suggestions.suggest_intake_pause(snapshot, name)
     producer = find_dominant_producer(snapshot, name)
     producer_remedy = suggestions.suggest_producer_remedy(snapshot, producer) if producer else []
@@ -286,6 +288,16 @@ def _describe_overload(scene: Scene, name: str, law: str, handler: str, remedies
         nothing = " Nothing to do." if row.trend == "falling" else ""
         return Cause(f"queue/{name}", f"{what}; {handler} is handling it.", f"{impact}{nothing}", (), (), severity)
     return Cause(f"queue/{name}", f"{what}.", impact, (), tuple(actions) if severity == "warning" else (), severity)
+
+
+def _describe_caught_up(scene: Scene, name: str) -> Cause:
+    """Describe a queue whose events waited too long until now: no backlog is left that an action could reduce."""
+    row = scene.snapshot.queues[name]
+    latency, limit = row.latency_p95_seconds, scene.find_limit(name, "queue_latency")
+    of = f" (limit {format_seconds(limit)})" if limit else ""
+    recent = f"the p95 latency of the last seconds is {format_seconds(latency)}{of}" if latency is not None else ""
+    impact = join_sentences(scene.describe_waits([name]), recent, "nothing to do")
+    return Cause(f"queue/{name}", f"Queue {name} has caught up.", impact, (), (), "notice")
 
 
 def _is_burst(scene: Scene, name: str) -> bool:

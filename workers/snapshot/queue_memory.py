@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from common.stored_document import replace_fields
 from queues.pausing import CONSUMPTION
 from queues.topology import QueueSpec
+from workers.documents.parts import CONSUMERS, find_settling, format_node_part
 from workers.documents.queues import CatchUp, QueueStatus
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SubjectState
@@ -131,8 +132,10 @@ class QueueMemory:
                 continue
             paused = find_pause(name, CONSUMPTION, snapshot) is not None
             slow = earlier.late and "slower" in earlier.finding and compute_slowdown(row) is None
-            ended = "a slow handler" if slow else _describe_ended_cause(earlier, before) if earlier.late else ""
-            ended = ended or _describe_freed_slots(name, snapshot) or self._describe_outage(row, now)
+            ended = (
+                "a slow handler" if slow else _describe_ended_cause(earlier, before, snapshot) if earlier.late else ""
+            )
+            ended = ended or _describe_freed_slots(name, snapshot) or self._describe_outage(row, snapshot)
             is_cause = bool(state.affected) and not slow
             # A slow handler, a burst, and a backlog that did not fall have a cause of their own.
             is_recent = 0.0 <= now - self._failed.get(name, -math.inf) <= FAILED_SECONDS
@@ -149,13 +152,14 @@ class QueueMemory:
         }
         return replace_fields(snapshot, queues=queues)
 
-    def _describe_outage(self, row: QueueStatus, now: float) -> str:
+    def _describe_outage(self, row: QueueStatus, snapshot: Snapshot) -> str:
         """Return the outage that has just ended and made a queue late, as a noun; "" if there was none."""
+        now = snapshot.at or 0.0
         for subject, at in self._outages.items():
             kind, _, name = subject.partition("/")
             fits = {"plant": row.kind == "jobs", "pipeline": row.kind == "pipeline", "node": name in row.containers}
             if fits[kind] and 0.0 <= now - at <= OUTAGE_SECONDS and row.trend != "rising":
-                return _name_outage(kind, name)
+                return _name_outage(kind, name, snapshot)
         return ""
 
     def _describe(
@@ -198,7 +202,7 @@ def _describe_freed_slots(name: str, snapshot: Snapshot) -> str:
     return f"waiting for slots that {holder} held" if is_over else ""
 
 
-def _describe_ended_cause(earlier: SubjectState, before: Mapping[str, SubjectState]) -> str:
+def _describe_ended_cause(earlier: SubjectState, before: Mapping[str, SubjectState], snapshot: Snapshot) -> str:
     """Return what made a queue late until now and has ended, as a noun; "" if nothing did."""
     if earlier.severity == "notice" and earlier.finding.startswith(f"Queue {earlier.name} is paused"):
         return "its pause"
@@ -207,10 +211,15 @@ def _describe_ended_cause(earlier: SubjectState, before: Mapping[str, SubjectSta
         return ""
     if cause.kind == "queue":
         return f"waiting for slots that {cause.name} held"
-    return _name_outage(cause.kind, cause.name)
+    return _name_outage(cause.kind, cause.name, snapshot)
 
 
-def _name_outage(kind: str, name: str) -> str:
+def _name_outage(kind: str, name: str, snapshot: Snapshot) -> str:
+    """Return an outage as a noun. What starts for the first time had none."""
+    parts = {"plant": CONSUMERS["jobs"], "node": format_node_part(name)}
+    if find_settling(snapshot.parts, [parts.get(kind, CONSUMERS["pipeline"])]) is not None:
+        starts = {"plant": "the start of its workers", "pipeline": "the start of the pipeline"}
+        return starts.get(kind, f"the start of {kind} {name}")
     what = {"plant": "the outage of its workers", "pipeline": "the outage of the pipeline"}
     return what.get(kind, f"a problem with {kind} {name}")
 

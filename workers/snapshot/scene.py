@@ -75,6 +75,14 @@ class Scene:
         limit, wait = self.find_limit(name), self.snapshot.queues[name].wait_seconds
         return limit is not None and wait is not None and wait >= max(EARLY_SECONDS, EARLY_SHARE * limit)
 
+    def has_caught_up(self, name: str) -> bool:
+        """Return whether a late queue has no backlog any more: its figures are of events that have left it."""
+        row, limit = self.snapshot.queues[name], self.find_limit(name)
+        arrivals = max(1.0, BACKLOG_SECONDS.get(row.kind or "", 1.0) * (row.in_per_second or 0.0))
+        if row.waiting_events is None or row.waiting_events > arrivals or is_filling(row):
+            return False
+        return row.wait_seconds is not None and (limit is None or row.wait_seconds < limit)
+
     def has_dead_letters(self, name: str) -> bool:
         """Return whether a queue has as many dead letters as a rule names."""
         count = self.snapshot.queues[name].dead_letters

@@ -89,7 +89,7 @@ class Expiry:
         if self.expires_at.tzinfo is None:
             raise BadInput("expires_at", "must be a time with a time zone, such as 2026-01-31T12:00:00Z")
         if not now < self.expires_at <= now + most:
-            raise BadInput("expires_at", f"must be a future time, at most {most.days} days ahead")
+            raise BadInput("expires_at", f"must be a future time, at most {most.days} days from now")
         return self.expires_at
 
     def compute_later(self, before: datetime | None, now: datetime) -> datetime:
@@ -106,7 +106,8 @@ class Expiry:
         most = timedelta(days=plant_settings.get_setting_value("override.maximum_days"))
         until = (before or now) + parse_minutes(self.minutes, most)
         if until > now + most:
-            raise BadInput("minutes", f"must set an end at most {most.days} days ahead")
+            end = f"a change can end {most.days} days from now at most"
+            raise BadInput("minutes", f"is too long: {end}. Choose a shorter time.")
         return until
 
 

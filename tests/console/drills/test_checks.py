@@ -55,7 +55,7 @@ def test_a_queue_is_empty_again_only_after_the_burst():
 def test_a_slow_handler_is_seen_by_who_holds_the_slots_and_waits_for_the_person():
     crowd = SlotHolder(queue="slow", crowded={"alert": "slow", "process": "slow"})
     observed = observe("slow-handler", plant(waiting=90, oldest=25.0, crowd=crowd))
-    assert observed["0"] == "Queue slow holds the worker slots; alert, process wait"
+    assert observed["0"] == "Queue slow uses all worker slots; alert, process wait"
     assert "waited 25 s" in observed["1"] and "2" not in observed
     assert "2" in observe("slow-handler", plant(), {"0": "a", "1": "b"}, action_seconds=4.0)
 

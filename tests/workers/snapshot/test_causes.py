@@ -579,6 +579,36 @@ def test_a_lost_node_says_which_process_is_down_and_offers_its_restart_first(dow
     assert plant.snapshot.health.findings[0].actions[0].words == first
 
 
+def test_a_queue_without_a_backlog_does_not_fall_behind_and_has_no_actions():
+    plant = VirtualPlant()
+    plant.run(60)
+    for second in range(40):
+        plant.fall_behind("process", 1.0 * second, 40 * second, latency_p95_seconds=1.0 * second)
+        plant.run(1)
+    assert plant.snapshot.health.sentence.startswith("Queue process falls behind")
+    # Half of the limit is not clear yet, and the latency is of events that have left.
+    plant.queue("process", wait_seconds=20.0, waiting_events=1, trend="steady", latency_p95_seconds=38.0)
+    plant.run(6)
+    (finding,) = plant.snapshot.health.findings
+    assert (finding.sentence, finding.severity, finding.actions) == ("Queue process has caught up.", "notice", [])
+    assert finding.impact.endswith("The p95 latency of the last seconds is 38 s (limit 15 s). Nothing to do.")
+    plant.queue("process", wait_seconds=31.0)
+    plant.run(6)
+    assert plant.snapshot.health.severity != "notice", "one event that waits too long is a problem"
+
+
+def test_the_first_start_of_the_pipeline_is_no_outage():
+    plant = VirtualPlant()
+    plant.document["pipeline"] |= {"state": "starting"}
+    for second in range(40):
+        plant.fall_behind("telemetry", 1.0 * second, 25 * second)
+        plant.run(1)
+    plant.document["pipeline"] |= {"state": "running"}
+    plant.queue("telemetry", waiting_events=900, wait_seconds=36.0, trend="falling")
+    plant.run(7)
+    assert plant.snapshot.health.sentence == "Queue telemetry catches up after the start of the pipeline."
+
+
 def test_that_some_events_fail_is_not_said_of_all():
     plant, _ = start(poison, seconds=20)
     assert plant.snapshot.health.sentence == "Events of queue process fail on every attempt."
