@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
 
 from common.errors import BadInput
 from console.accounts.access import ACTIONS
@@ -69,7 +70,12 @@ class EntryPage(ConsolePage):
 
 @declare_page("plant.view")
 def ledger(request: HttpRequest) -> HttpResponse:
-    """Show the decisions that the address requests."""
+    """Show the decisions that the address requests. Links of earlier versions have each=1 instead of ticks=all."""
+    if "each" in request.GET:
+        query = request.GET.copy()
+        if query.pop("each")[-1] == "1":
+            query["ticks"] = ALL_TICKS
+        return redirect(f"{request.path}?{query.urlencode()}")
     is_narrow = any(request.GET.get(name) for name in NARROW)
     pages = list_ticks if is_narrow or request.GET.get("ticks") == ALL_TICKS else runs.load_page
     page = LedgerListPage(

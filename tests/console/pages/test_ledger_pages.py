@@ -282,3 +282,9 @@ def test_an_export_has_the_ticks_of_idle_loops_as_one_row_each_and_every_decisio
     assert [row["id"] for row in rows] == sorted((row["id"] for row in rows), reverse=True)
     every = viewer.get("/api/v1/ledger/export?format=json&ticks=all").getvalue().decode().splitlines()
     assert len(every) == 40 and all(viewer.get(f"/api/v1/ledger/{json.loads(line)['id']}").json() for line in every[:2])
+
+
+def test_a_link_of_an_earlier_version_lists_each_tick(viewer):
+    answer = viewer.get("/ledger/?law=worker_rate&each=1")
+    assert answer.status_code == 302 and answer["Location"] == "/ledger/?law=worker_rate&ticks=all"
+    assert viewer.get("/ledger/?each=0")["Location"] == "/ledger/?"

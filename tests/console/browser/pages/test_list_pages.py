@@ -256,3 +256,20 @@ def test_a_deadline_typed_in_utc_is_that_time_in_utc_wherever_it_is_typed(zone, 
     run.get_by_role("button", name="Run task").click()
     shown = page.locator("#run-figures .figure", has_text="Deadline").locator("time")
     assert datetime.fromisoformat(shown.get_attribute("datetime")) == due
+
+
+SHIFTED = """() => new Promise((done) => {
+  let total = 0;
+  const add = (list) => { for (const shift of list.getEntries()) if (!shift.hadRecentInput) total += shift.value; };
+  new PerformanceObserver(add).observe({ type: "layout-shift", buffered: true });
+  setTimeout(() => done(total), 1000);
+})"""
+MAX_SHIFT = 0.1  # of the layout; above it, pages feel unstable
+
+
+@pytest.mark.parametrize("path", ["/nodes/", "/drills/", "/queues/"])
+def test_on_a_phone_rows_are_cards_before_the_script_runs(path, open_page, observer):
+    page = open_page("/help/", viewport=PHONE)
+    live(page, observer)
+    page.goto(path)
+    assert page.evaluate(SHIFTED) <= MAX_SHIFT
