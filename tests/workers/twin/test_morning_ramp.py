@@ -8,7 +8,7 @@ from controllers.simulation.scenario import add_noise, create_random_generator
 from workers.twin.queues import simulate
 
 SEED, NOISE, DAY_MINUTES, WEEK_DAYS = 3, 0.02, 1_440, 7
-MORNING = slice(6 * 60, 10 * 60)
+MORNING = slice(6 * 60 + 30, 8 * 60 + 45)
 
 
 def build_days(allocation, days, seed, weekend=1.0):
