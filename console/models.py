@@ -99,6 +99,11 @@ class SavedFilter(models.Model):
     class Page(models.TextChoices):
         LEDGER = "ledger"
         LOOPS = "loops"
+        QUEUES = "queues"
+        NODES = "nodes"
+        WORKERS = "workers"
+        DEAD_LETTERS = "dead-letters"
+        AUDIT = "audit"
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     page = models.CharField(max_length=20, choices=Page.choices)

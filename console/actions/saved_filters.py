@@ -21,7 +21,7 @@ def save(actor: Actor, user: User, page: str, name: str, query: str) -> SavedFil
     require_permission(actor, "account.change")
     name, kept = name.strip(), urlencode([pair for pair in parse_qsl(query) if pair[0] not in PLACES])
     if page not in SavedFilter.Page.values:
-        raise BadInput("page", f"must be {' or '.join(SavedFilter.Page.values)}, not {page[:40]!r}.")
+        raise BadInput("page", f"must be one of {', '.join(SavedFilter.Page.values)}, not {page[:40]!r}.")
     if not 1 <= len(name) <= MAX_NAME:
         raise BadInput("name", f"must have 1 to {MAX_NAME} characters.")
     if not 1 <= len(kept) <= MAX_QUERY:

@@ -16,6 +16,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from console.display.states import rank
+from console.models import SavedFilter
 from controllers.worker_rate import law as worker_rate
 from queues.models import Node, Queue
 from workers.alerts.lifecycle.inhibition import GRAVITY
@@ -30,6 +31,22 @@ MAX_ROWS = 60
 MAX_COLUMNS = 16
 MAX_SUGGESTED = 500  # values that a field offers: a page stays small, and browsers filter them as people type
 Row = tuple[str, Any]
+
+
+@register.inclusion_tag("frame/saved_filters.html", takes_context=True)
+def saved_views(context: Context, page: str) -> dict[str, Any]:
+    """Show the user's saved filters of a list, and the form that saves the present one: its address is the filter."""
+    request = context["request"]
+    query = request.GET.copy()
+    for place in ("before", "after", "at"):
+        query.pop(place, None)
+    saved = SavedFilter.objects.filter(user=request.user, page=page).order_by("name")
+    return {
+        "saved": saved if request.user.is_authenticated else (),
+        "list": page,
+        "asked": query.urlencode(),
+        "csrf_token": context.get("csrf_token"),
+    }
 
 
 @dataclass(frozen=True)

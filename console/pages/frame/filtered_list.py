@@ -98,11 +98,6 @@ def read_filter(read: Callable[[QueryDict], Filter], query: QueryDict) -> tuple[
         return None, {error.field: [error.message]}
 
 
-def filters_of(request: HttpRequest, page: str) -> list[SavedFilter]:
-    """Return the user's saved filters of a list, which are shown as links above it."""
-    return list(saved_filters.list_filters(user_of(request), page))
-
-
 def _get_list_url(request: HttpRequest) -> str:
     page = request.POST.get("page", "")
     return reverse(page if page in SavedFilter.Page.values else "ledger")

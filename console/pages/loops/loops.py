@@ -19,8 +19,6 @@ from console.display.loops import DescribedLoop, build_guard_rows, build_paramet
 from console.display.override_words import describe_mode, describe_overrides
 from console.display.plant_words import ShownModeProposal, ShownReport, find_mode_proposal, report_of
 from console.input.form_values import is_untouched, parse_expiry, parse_number
-from console.models import SavedFilter
-from console.pages.frame.filtered_list import filters_of
 from console.pages.frame.frame import get_snapshot
 from console.pages.frame.page import (
     ActionResult,
@@ -67,7 +65,6 @@ class LoopsPage(ConsolePage):
     by: Grouping
     groupings: Mapping[Grouping, str]
     shown: str  # the state to show; "" for all
-    saved: Sequence[SavedFilter]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +135,6 @@ def loops(request: HttpRequest) -> HttpResponse:
         by=by,
         groupings=GROUPINGS,
         shown=shown,
-        saved=filters_of(request, SavedFilter.Page.LOOPS),
     )
     return render_page(request, page, "loops")
 

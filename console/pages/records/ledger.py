@@ -11,8 +11,8 @@ from django.shortcuts import redirect
 from common.errors import BadInput
 from console.accounts.access import ACTIONS
 from console.audit.audit_log import AuditFilter
-from console.models import AuditEntry, SavedFilter
-from console.pages.frame.filtered_list import FilteredList, build_listing, filters_of, span_of
+from console.models import AuditEntry
+from console.pages.frame.filtered_list import FilteredList, build_listing, span_of
 from console.pages.frame.page import ConsolePage, Document, declare_page, render_page
 from controllers import catalog
 from controllers.framework import guard
@@ -53,7 +53,6 @@ class LedgerListPage(FilteredList, ConsolePage):
     verdicts: Sequence[str]
     modes: Sequence[str]
     limits: Sequence[str]
-    saved: list[SavedFilter]
     live: bool  # the newest page, to which new decisions are added
 
 
@@ -80,7 +79,6 @@ def ledger(request: HttpRequest) -> HttpResponse:
     pages = list_ticks if is_narrow or request.GET.get("ticks") == ALL_TICKS else runs.load_page
     page = LedgerListPage(
         **vars(build_listing(request, filter_of, LedgerEntry.objects.select_related("loop").defer("folded"), pages)),
-        saved=filters_of(request, SavedFilter.Page.LEDGER),
         live=not any(request.GET.get(name) for name in ("before", "after", "to")),
         loops=Loop.objects.order_by("name"),
         laws=list(catalog.LAWS),

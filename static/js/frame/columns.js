@@ -1,5 +1,6 @@
 // Columns of tables: on a phone, a row is a card whose cells have the titles of their columns; the columns of a list can
 // be hidden, and the choice is in the address (hide).
+import { writeUrl } from "./table.js";
 
 const MIN_COLUMNS = 4; // a narrower table fits on a phone
 // Tables with a layout of their own on phones.
@@ -73,12 +74,10 @@ function sorter(id, heads) {
 
 /** @param {string} key @param {boolean} isHidden */
 function toggle(key, isHidden) {
-  const url = new URL(location.href), keys = hiddenKeys();
+  const keys = hiddenKeys();
   if (isHidden) keys.add(key);
   else keys.delete(key);
-  if (keys.size) url.searchParams.set("hide", [...keys].join(","));
-  else url.searchParams.delete("hide");
-  history.replaceState(null, "", url);
+  writeUrl({ hide: [...keys].join(",") });
 }
 
 /** @param {HTMLElement} table @param {HTMLElement[]} heads */

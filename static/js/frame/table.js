@@ -70,14 +70,19 @@ function readUrl(table) {
   }
 }
 
-/** @param {Record<string, string | undefined>} changes */
-function writeUrl(changes) {
+/** Change the address, and offer to save it as a filter.
+ * @param {Record<string, string | undefined>} changes */
+export function writeUrl(changes) {
   const url = new URL(location.href);
   for (const [name, text] of Object.entries(changes)) {
     if (text) url.searchParams.set(name, text);
     else url.searchParams.delete(name);
   }
   history.replaceState(null, "", url);
+  const form = /** @type {HTMLFormElement | null} */ (document.querySelector("#saved-filters > form"));
+  if (!form) return;
+  form.hidden = !url.search;
+  /** @type {HTMLInputElement} */ (form.elements.namedItem("query")).value = url.search.slice(1);
 }
 
 /** @param {HTMLTableElement} table */

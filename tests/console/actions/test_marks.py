@@ -153,3 +153,11 @@ def test_nobody_removes_the_filter_of_another(viewer, browsers):
     assert SavedFilter.objects.count() == 1
     viewer.post("/filters/remove", body)
     assert not SavedFilter.objects.exists()
+
+
+@pytest.mark.parametrize("page", ["queues", "nodes", "workers", "dead-letters", "audit"])
+def test_each_list_keeps_filters(administrator, stored_snapshot, page):
+    posted = {"page": page, "name": "mine", "query": "sort=name&order=descending"}
+    assert administrator.post("/filters/save", posted).status_code == 302
+    shown = administrator.get(f"/{page}/").content.decode()
+    assert '<a href="?sort=name&amp;order=descending"' in shown and ">mine</a>" in shown
