@@ -115,8 +115,8 @@ def test_six_experiments_at_work_delay_a_scheduled_run_by_a_few_seconds(plant):
 
 def test_what_was_given_back_is_done_in_the_end_and_counts_as_no_try(plant):
     experiments = begin_six(plant, person("anna"))
-    plant.requested_chunk_seconds, plant.schedule = 30, {10: "rollup"}
-    plant.run_for(450)
+    plant.requested_chunk_seconds, plant.schedule = 10, {5: "rollup"}
+    plant.run_for(160)
     assert {run.state for run in Run.objects.all()} == {Run.State.DONE}
     first = Chunk.objects.get(run=experiments[0], identifier="a")
     assert (first.yields, first.tries) == (1, 0)
@@ -125,14 +125,14 @@ def test_what_was_given_back_is_done_in_the_end_and_counts_as_no_try(plant):
 def test_a_chunk_is_given_back_so_many_times_and_no_more(plant):
     """A schedule that is tighter than a chunk is long keeps nobody from ever ending."""
     experiment = runs.begin("lab", plant.where(), owner=person("anna"))
-    plant.schedule = dict.fromkeys(range(20, 400, 20), "rollup")
-    plant.run_for(250)
+    plant.requested_chunk_seconds, plant.schedule = 30, dict.fromkeys(range(14, 140, 14), "rollup")
+    plant.run_for(110)
     first = Chunk.objects.get(run=experiment, identifier="a")
     assert (first.state, first.yields) == (Chunk.State.DONE, worker.MAX_YIELDS)
 
 
 def test_one_persons_experiments_do_not_hold_up_anothers(plant):
-    plant.requested_chunk_seconds = 30
+    plant.requested_chunk_seconds = 10
     begin_six(plant, person("anna"))
     other = runs.begin("lab", plant.where(), owner=person("bert"))
     plant.run_for(3 * plant.requested_chunk_seconds)
