@@ -100,19 +100,20 @@ def see(records, now, overhead_seconds=None, knows_arrivals=True):
     return MeasuredTopology("p", now, WINDOW_SECONDS, {"source": source, "work": operator}, links)
 
 
-def predict(topologies, **parameters):
-    """The predicted waits at the current tasks and with one task more, after each decision."""
+def predict(topologies, with_one_more=False, **parameters):
+    """The predicted wait at the current tasks, or with one task more, after each decision."""
     values = {parameter.name: parameter.default for parameter in LAW.parameters} | {"bound_seconds": 1e6, **parameters}
-    state, now, more = start_state(LAW, values), [], []
+    state, waits = start_state(LAW, values), []
     for topology in topologies:
         state, decision = decide_next(LAW, values, state, observe(topology))
-        now.append(decision.terms["wait_seconds_before"]["work"])
-        tasks = topology.operators["work"].parallelism + 1
-        wider = {**values, "minimum": tasks, "maximum": tasks}
-        more.append(decide_next(LAW, wider, state, observe(topology))[1].action["expected_wait_seconds"]["work"])
-    settled = slice(len(now) // 4, None)
+        wait = decision.terms["wait_seconds_before"]["work"]
+        if with_one_more:
+            tasks = topology.operators["work"].parallelism + 1
+            wider = {**values, "minimum": tasks, "maximum": tasks}
+            wait = decide_next(LAW, wider, state, observe(topology))[1].action["expected_wait_seconds"]["work"]
+        waits.append(wait or np.inf)
     constant = (topologies[0].operators["work"].batch_overhead_seconds or 0.0) / 2
-    return [constant + float(np.median([wait or np.inf for wait in waits[settled]])) for waits in (now, more)]
+    return constant + float(np.median(waits[len(waits) // 4 :]))
 
 
 def mean_wait(records):
@@ -130,8 +131,7 @@ def test_the_wait_in_front_of_partitioned_tasks_with_and_without_the_learned_coe
     records = [run_task(*draw(chance, load / service_seconds, cv2, service_seconds, seconds)) for _ in range(2)]
     seen = observed(records, 0.95 * seconds)
     for use_correction in (False, True):
-        predicted, _ = predict(seen, use_correction=use_correction)
-        assert predicted == pytest.approx(mean_wait(records), rel=TOLERANCE)
+        assert predict(seen, use_correction=use_correction) == pytest.approx(mean_wait(records), rel=TOLERANCE)
 
 
 def run_pool(arrivals, services, tasks):
@@ -149,7 +149,7 @@ def run_pool(arrivals, services, tasks):
 def test_the_wait_in_front_of_a_pool_with_one_queue_by_the_learned_coefficient(load, cv2):
     chance, service_seconds, seconds, tasks = np.random.default_rng(8), 0.02, 1_000.0, 4
     records = run_pool(*draw(chance, tasks * load / service_seconds, cv2, service_seconds, seconds), tasks)
-    predicted, _ = predict(observed(records, 0.95 * seconds, None, False))
+    predicted = predict(observed(records, 0.95 * seconds, None, False))
     assert predicted == pytest.approx(mean_wait(records), rel=TOLERANCE)
 
 
@@ -163,6 +163,6 @@ def test_the_wait_for_micro_batches_now_and_with_one_task_more(load, cv2):
         return run_micro_batches(draws, overhead_seconds)
 
     records = run(tasks)
-    now, more = predict(observed(records, 0.95 * seconds, overhead_seconds))
-    assert now == pytest.approx(mean_wait(records), rel=TOLERANCE)
-    assert more == pytest.approx(mean_wait(run(tasks + 1)), rel=TOLERANCE)
+    seen = observed(records, 0.95 * seconds, overhead_seconds)
+    assert predict(seen) == pytest.approx(mean_wait(records), rel=TOLERANCE)
+    assert predict(seen, with_one_more=True) == pytest.approx(mean_wait(run(tasks + 1)), rel=TOLERANCE)
