@@ -25,6 +25,7 @@ ALWAYS_COUNTED = timedelta(minutes=2)
 SETTLE_SECONDS = 15.0
 SLOW = ("pipeline.restart", "pipeline.start", "pipeline.declare", "queue.change", "plan.propose")
 FAILED = "failed."
+ENDED = ("override.end", "override.undo")  # of a pause, or of a mode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +49,15 @@ class ReviewedActions:
 
 
 class _Record(NamedTuple):
-    """How the audit log names an action. target: "" for any; part: what its values have to contain."""
+    """How the audit log names an action. target: "" for any; part: what its values have to contain.
+
+    override: the name of what it sets until an end, or "".
+    """
 
     action: str
     target: str
     part: str = ""
+    override: str = ""
 
 
 def review_actions(
@@ -85,9 +90,9 @@ def _name_record(suggested: SuggestedAction) -> _Record | None:
     kind, _, name = suggested.subject.partition("/")
     match suggested.action:
         case "queue.pause":
-            return _Record("queue.pause", f"queue {name}", suggested.value)
+            return _Record("queue.pause", f"queue {name}", suggested.value, override=suggested.value)
         case "loop.mode":
-            return _Record("loop.mode", f"{CONCURRENCY.name}/{name}" if kind == "host" else name)
+            return _Record("loop.mode", f"{CONCURRENCY.name}/{name}" if kind == "host" else name, override="mode")
         case "pipeline.steer":
             return _Record(f"pipeline.{suggested.value or 'restart'}", name)
         case "queue.define":
@@ -102,12 +107,16 @@ def _name_record(suggested: SuggestedAction) -> _Record | None:
 def _load_entries(actions: Iterable[str], now: datetime) -> list[AuditEntry]:
     """Return the recent entries of these actions, also of failed attempts, the newest first."""
     names = [name for action in actions for name in (action, f"{FAILED}{action}")]
-    return list(AuditEntry.objects.filter(action__in=names, at__gte=now - RECENT).order_by("-pk")) if names else []
+    if not names:
+        return []
+    return list(AuditEntry.objects.filter(action__in=[*names, *ENDED], at__gte=now - RECENT).order_by("-pk"))
 
 
 def _find_entry(record: _Record, entries: Iterable[AuditEntry]) -> AuditEntry | None:
-    """Return the newest entry of an action; None if it failed, or if there is none."""
+    """Return the newest entry of an action; None if it failed, was ended or undone, or if there is none."""
     for entry in entries:
+        if entry.action in ENDED and entry.target == record.target and record.override in (entry.before or {}):
+            return None
         is_of = entry.action.removeprefix(FAILED) == record.action and record.target in ("", entry.target)
         if is_of and (not record.part or record.part in (entry.after or {})):
             failed = entry.action.startswith(FAILED)

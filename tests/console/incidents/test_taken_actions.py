@@ -51,6 +51,15 @@ def test_an_action_without_effect_comes_last_and_the_next_one_first():
     assert words(review(AGENT, SERVER, seconds=20)) == ["Restart agent-n2 again", "Restart n2 again"]
 
 
+@pytest.mark.parametrize("ended", ["override.end", "override.undo"])
+def test_a_pause_that_was_ended_is_offered_again_at_once(ended):
+    pause = SuggestedAction(action="queue.pause", subject="queue/slow", value="consumption", words="Pause consumption")
+    act("queue.pause", "queue slow", after={"consumption": "paused"})
+    assert words(review(pause)) == []
+    act(ended, "queue slow", before={"consumption": "paused"}, after={"consumption": "open"})
+    assert words(review(pause)) == ["Pause consumption"]
+
+
 def test_the_state_of_the_process_says_whether_it_runs_again():
     act("process.restart", "agent-n2")
     event = {"name": "agent-n2", "kind": "restarted", "at": timezone.now().timestamp() + 3}
