@@ -273,3 +273,12 @@ def test_on_a_phone_rows_are_cards_before_the_script_runs(path, open_page, obser
     live(page, observer)
     page.goto(path)
     assert page.evaluate(SHIFTED) <= MAX_SHIFT
+
+
+def test_on_a_phone_the_buttons_of_a_silence_leave_room_for_its_text(open_page, observer, ask):
+    body = {"matchers": [{"label": "queue", "is": "=", "value": "alert"}], "reason": "a backup", "minutes": 60}
+    silence = ask("POST", "silences", body)
+    page = open_page("/alerts/silences/", viewport=PHONE)
+    row = page.locator("#silences-on li, [id^=silences] li", has_text="a backup").first
+    assert row.locator(".two").bounding_box()["width"] > PHONE["width"] / 2
+    ask("POST", f"silences/{silence['id']}/end")
