@@ -219,8 +219,8 @@ def extend_hold(
     until = expiry.compute_later(before, now)
     seconds = (until - now).total_seconds()
     if seconds > holding.MAX_SECONDS:
-        most = f"{holding.MAX_SECONDS / 60:.0f} minutes from now at most"
-        raise BadInput("minutes", f"is too long: manually set tasks end {most}. Choose a shorter time.")
+        most = f"at most {holding.MAX_SECONDS / 60:.0f} minutes from now"
+        raise BadInput("minutes", f"must be a smaller number: manually set tasks can stay until {most}.")
     with transaction.atomic():
         ends = {"until": before.isoformat()}, {"until": until.isoformat()}
         audit_log.record(actor, "plant.extend", name, before=ends[0], after=ends[1])

@@ -13,7 +13,7 @@ from workers.steering.scope import Scope, format_time
 
 MAX_SENTENCES = 3
 HOST_OF_POOL = re.compile(r" of (\w+)@(\S+)$")
-NO_NOTICE = 1.0  # s; a sentence does not say when an end is announced
+NO_NOTICE = 1.0  # s; the sentences don't mention when the end is announced
 
 
 def describe_end(override: Override) -> str:
@@ -26,7 +26,7 @@ def describe_replaced_overrides(overrides: Iterable[Override]) -> str:
     """Return what newer overrides replace, in words."""
     rows = [row for override in overrides for row in override.replaces]
     words = [
-        f"{row['owner']} had set {format_short_value(row['value'])} for {_format_scope(row['scope'])}"
+        f"{row['owner']} set {format_short_value(row['value'])} for {_format_scope(row['scope'])}"
         f"{' (ended)' if row['ended'] else ''}"
         for row in rows
     ]
@@ -65,21 +65,21 @@ def _describe_override(override: Override) -> str:
 
 
 def _format_state(change: ManualChange, value: str) -> str:
-    """Return a value of a change after the verb "is": on hold, in auto mode, paused, 40."""
+    """Return a value of a change as it follows the verb "is": on hold, in auto mode, paused, 40."""
     if change.kind not in ("hold", "mode"):
         return value
     return "on hold" if value == Loop.Mode.HOLD else f"in {value} mode"
 
 
 def describe_mode(loop: Loop, mode: str, made: Sequence[Override]) -> str:
-    """Return what the mode of a loop means, and until when; made: its override, and that of the manual value."""
+    """Return what the mode of a loop means, and until when. made: the overrides of the mode and of the manual value."""
     name, end = format_loop_name(loop.name), f" {describe_end(made[0])}" if made else ""
     if mode == Loop.Mode.MANUAL:
         value = f", with the value {format_short_value(made[1].value)}" if len(made) > 1 else ""
-        return f"You control {name} by hand{end}{value}."
+        return f"You control {name} manually{end}{value}."
     sentences = {
         Loop.Mode.HOLD: f"is on hold{end}: the loop takes no action.",
-        Loop.Mode.ADVISE: f"only advises{end}: the loop takes no action.",
+        Loop.Mode.ADVISE: f"is in advise mode{end}: the loop recommends actions, but takes none.",
         Loop.Mode.AUTO: f"is in auto mode{end}: the loop applies its decisions.",
     }
     return f"{name[:1].upper()}{name[1:]} {sentences[Loop.Mode(mode)]}"

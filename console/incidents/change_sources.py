@@ -80,7 +80,7 @@ class FoundChange:
 def find_changes(since: datetime, until: datetime, data: Path, slack: timedelta = timedelta(0)) -> list[FoundChange]:
     """Return the changes of all sources.
 
-    Marks of other hosts may be up to `slack` later, as clocks differ. What people did here after `until` is a response.
+    Marks of other hosts may be up to `slack` later, because clocks differ. People's later actions are responses.
     """
     rows = [
         *find_recorded_changes(since, until, data),

@@ -52,10 +52,10 @@ NEAR_STEPS = 1  # steps upstream within which a change counts as preceding an in
 APPEARANCE_CHANCES = {"rose": 0.15, "fell": 0.15}
 APPEARANCE_CHANCE = 0.04
 RELIEFS = ("producer left", "producer fell")
-# What happens to a part without a decision: it matters only to what the part influences.
+# Kinds of changes that nobody decided. They matter only to the parts that the changed part influences.
 ON_THEIR_OWN = ("producer ", "host ", "node ", "application ", "type ", "loop ", "harmful ")
 RESTARTS = ("restart", "process.restart")
-RESTART_STEPS = 2  # a process, what it serves, and the subject: others restart for their own reasons
+RESTART_STEPS = 2  # from a process to the part that it serves, and to the subject; other restarts are unrelated
 GONE = " left"  # the last word of an appearance's kind
 YOUNG = timedelta(minutes=30)  # while it is so young
 SEARCH_EVERY = timedelta(minutes=2)
@@ -151,12 +151,12 @@ def is_the_incident(change: FoundChange, alert: Alert) -> bool:
 
 
 def _is_relief(change: FoundChange, alert: Alert) -> bool:
-    """Return whether a producer sends less, or has left: that makes no queue late."""
+    """Return whether a producer sends less, or has left. Neither delays a queue."""
     return change.kind in RELIEFS and not {"producer", "pipeline"} & set(alert.labels) and "queue" in alert.labels
 
 
 def _is_unrelated(change: FoundChange, steps: int | None) -> bool:
-    """Return whether what happened to a part, without a decision, did not act on the subject."""
+    """Return whether a change that nobody decided, or a restart, can't have affected the subject."""
     if change.kind in RESTARTS:
         return bool(change.parts) and (steps is None or steps > RESTART_STEPS)
     return steps is None and change.kind.startswith(ON_THEIR_OWN)

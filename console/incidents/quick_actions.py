@@ -60,9 +60,9 @@ EXPIRY_CHOICES = (
 class QuickAction:
     """A button, and the form that it opens.
 
-    may: the permission that it needs; fields: of its form; effect: what it changes, in sentences, which a warning of
-    its end follows; ends: the ends that its form offers; reason: suggested; predicted: figures at a time (Unix time)
-    and in a minute; a link opens a page instead; subject: "kind/name".
+    may: the permission that it needs; fields: of its form; effect: what it changes, in sentences; warning: the harm
+    that it may cause, shown after the effect; ends: the ends that its form offers; reason: suggested; predicted:
+    figures at a time (Unix time) and a minute later; a link opens a page instead; subject: "kind/name".
     """
 
     words: str
@@ -133,7 +133,7 @@ def build_quick_action(
 
 @dataclass(frozen=True, kw_only=True)
 class OfferedActions:
-    """The buttons that the actor may use, the best first, and what people did already, the newest first."""
+    """The buttons that the actor may use, the best first, and the actions that people took, the newest first."""
 
     actions: list[QuickAction] = field(default_factory=list)
     taken: list[TakenAction] = field(default_factory=list)
@@ -326,9 +326,9 @@ def _suggest_restart(row: ProcessRow, snapshot: Snapshot) -> SuggestedAction:
     slots = sum(host.slots for host in hosts)
     until = f" Its {format_count(slots, 'worker slot')} can't be used until then." if slots else ""
     if row.name in snapshot.nodes:
-        until = " Its events are kept, and can't be read until then."
+        until = " The node keeps its events, but nobody can read them until then."
     elif row.name.removeprefix("agent-") in snapshot.nodes:
-        until = " The server of the node continues to work."
+        until = " The server of the node continues to run."
     if row.is_suspended:
         effect = f"The process {row.name} is suspended and ignores a normal stop. Weir kills and restarts it.{until}"
     elif row.pid is None:

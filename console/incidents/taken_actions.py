@@ -1,7 +1,7 @@
 """Actions that people took against a problem, as the audit log records them.
 
-An action that was taken is not offered again until its effect had time to come. If the problem remains, the next action
-is offered first, and the same one last.
+Weir doesn't offer an action again while its effect can still occur. If the problem remains after that time, Weir offers
+the next action first, and the repeated action last.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ from workers.models import Plan
 from workers.snapshot.suggestions import PIPELINE_START_SECONDS
 
 RECENT = timedelta(minutes=10)
-# Also if the problem began after the action: its severity may have changed meanwhile.
+# Recent actions count even if the problem began after them, because its severity may have changed since.
 ALWAYS_COUNTED = timedelta(minutes=2)
 SETTLE_SECONDS = 15.0
 SLOW = ("pipeline.restart", "pipeline.start", "pipeline.declare", "queue.change", "plan.propose")
@@ -30,7 +30,7 @@ ENDED = ("override.end", "override.undo")  # of a pause, or of a mode
 
 @dataclass(frozen=True, kw_only=True)
 class TakenAction:
-    """An action that a person took. settles_at: Unix time until which its effect may still come."""
+    """An action that a person took. settles_at: the Unix time until which its effect can still occur."""
 
     words: str
     by: str
@@ -49,9 +49,9 @@ class ReviewedActions:
 
 
 class _Record(NamedTuple):
-    """How the audit log names an action. target: "" for any; part: what its values have to contain.
+    """How the audit log names an action. target: "" for any target; part: a name that the new values must contain.
 
-    override: the name of what it sets until an end, or "".
+    override: the name of the override that the action sets, or "".
     """
 
     action: str
@@ -86,7 +86,7 @@ def review_actions(
 
 
 def _name_record(suggested: SuggestedAction) -> _Record | None:
-    """Return how the audit log names an action; None if its suggestion ends at once with the action."""
+    """Return how the audit log names an action; None if the action ends its own suggestion."""
     kind, _, name = suggested.subject.partition("/")
     match suggested.action:
         case "queue.pause":
@@ -142,16 +142,16 @@ def _build_taken(action: SuggestedAction, entry: AuditEntry, snapshot: Snapshot,
 
 
 def _describe(action: SuggestedAction, entry: AuditEntry, snapshot: Snapshot, is_settling: bool) -> str:
-    """Return what was done, such as "agent-n2 restarts"."""
+    """Return what was done, such as "Restart of agent-n2 requested"."""
     name = action.subject.partition("/")[2]
     match entry.action:
         case "process.restart":
             events = [event for event in snapshot.processes if event.name == name and event.kind == "restarted"]
             ran = any(event.at >= entry.at.timestamp() for event in events)
-            return f"{name} restarts" if is_settling and not ran else f"{name} restarted"
+            return f"Restart of {name} requested" if is_settling and not ran else f"{name} restarted"
         case "pipeline.restart" | "pipeline.start":
             verb = entry.action.removeprefix("pipeline.")
-            return f"{name} {verb}s" if is_settling else f"{name} {verb}ed"
+            return f"{verb.capitalize()} of {name} requested" if is_settling else f"{name} {verb}ed"
         case "queue.pause":
             return f"{action.value.capitalize()} of {name} paused"
         case "queue.change":
@@ -165,7 +165,7 @@ def _describe(action: SuggestedAction, entry: AuditEntry, snapshot: Snapshot, is
 
 
 def _find_open_plan(entry: AuditEntry, snapshot: Snapshot) -> SuggestedAction | None:
-    """Return the approval of a plan that was proposed against the problem and still waits."""
+    """Return the approval of a plan that was proposed against the problem and still waits for approval."""
     if entry.action != "plan.propose":
         return None
     waiting = [plan for plan in snapshot.plans if f"plan {plan.id}" == entry.target]

@@ -35,7 +35,7 @@ Row = tuple[str, Any]
 
 @register.inclusion_tag("frame/saved_filters.html", takes_context=True)
 def saved_views(context: Context, page: str) -> dict[str, Any]:
-    """Show the user's saved filters of a list, and the form that saves the present one: its address is the filter."""
+    """Show the user's saved filters of a list, and the form that saves the query of the page's address as a filter."""
     request = context["request"]
     query = request.GET.copy()
     for place in ("before", "after", "at"):

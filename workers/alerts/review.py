@@ -45,7 +45,10 @@ def select_steering_loops(alert: Alert) -> QuerySet[Loop]:
 
 
 def find_response_range(alert: Alert) -> tuple[Any, Any]:
-    """Return the time range whose actions count as responses to it: while it is open, those to the present failure."""
+    """Return the time range whose actions count as responses to an alert.
+
+    While the alert is open, the range begins shortly before the alert last fired.
+    """
     began = alert.began_at if alert.resolved_at is not None else alert.returned_at or alert.began_at
     return began - BEFORE, (alert.resolved_at or timezone.now()) + AFTER
 

@@ -18,10 +18,10 @@ class AlertStatus(StoredDocument, frozen=True, kw_only=True):
     state: Annotated[str, describe(values=("pending", "firing", "acknowledged", "resolved"))] = "firing"
     labels: Labels = {}
     sentence: Annotated[str, describe("A summary of the problem with its current values.")] = ""
-    since: Annotated[Instant | None, describe("When the present failure fired.")] = None
-    recurrence: Annotated[str, describe('How often it fired lately, such as "third time in 20 min".')] = ""
+    since: Annotated[Instant | None, describe("When the alert last fired.")] = None
+    recurrence: Annotated[str, describe('How often the alert fired recently, such as "third time in 20 min".')] = ""
     under: Annotated[int | None, describe("ID of the alert that explains this alert.")] = None
-    root: Annotated[str, describe('The subject that causes it ("kind/name"), if known.')] = ""
+    root: Annotated[str, describe('The subject that causes the alert ("kind/name"), if known.')] = ""
     explanation: Annotated[str, describe("Description of the pause or drain that explains the alert.")] = ""
     quiet: Annotated[
         Annotated[str, describe(values=("explained", "paused", "silenced", "acknowledged", "snoozed"))] | None,

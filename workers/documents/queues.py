@@ -35,7 +35,7 @@ class ContainerStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     removed_events: Annotated[Events | None, describe("Events removed", metric="counter")] = None
     leaving_blocks: Annotated[int, describe("Number of blocks that are being transferred to another node.")] = 0
     dead_letters: int | None = None
-    dead_error: Annotated[str, describe("The error of its newest dead letter.")] = ""
+    dead_error: Annotated[str, describe("The error of the newest dead letter.")] = ""
     retry_blocks: int | None = None
     waiting_to_run: Annotated[
         int | None, describe("Number of started workers that wait for a process.", recorded=True)

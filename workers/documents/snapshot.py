@@ -141,7 +141,7 @@ class Snapshot(StoredDocument, frozen=True, kw_only=True):
     overrides: Annotated[list[OverrideStatus], describe("Earliest expiry first.")] = []
     hands: Annotated[list[ManualChange], describe("All manual changes, overrides included, earliest end first.")] = []
     states: Annotated[dict[str, SubjectState], describe('Keyed by "kind/name".')] = {}
-    problems: Annotated[list[Problem], describe("Present problems, and those that ended lately.")] = []
+    problems: Annotated[list[Problem], describe("Current problems, and those that ended in the last 30 min.")] = []
     plans: Annotated[list[PlanStatus], describe("Oldest first.")] = []
     runs: dict[str, RunStatus] = {}
     forecasts: Annotated[dict[str, LoadForecast], describe("Keyed by application, queue:NAME, or plant:NAME.")] = {}

@@ -73,15 +73,15 @@ class SubjectState(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 
 class Problem(StoredDocument, frozen=True, kw_only=True):
-    """A problem that no other explains, while it lasts and for a time after its end."""
+    """A problem that no other problem explains, until 30 minutes after its end."""
 
     subject: Annotated[str, describe('"kind/name".')]
-    finding: Annotated[str, describe("The problem in a sentence, as it was last.")] = ""
+    finding: Annotated[str, describe("The most recent sentence that describes the problem.")] = ""
     began_at: Instant
-    ended_at: Annotated[Instant | None, describe("null: it lasts.")] = None
-    affected: Annotated[list[str], describe('All subjects that it explained in its life ("kind/name").')] = []
-    returns_to: Annotated[str, describe("What its subject does again afterwards, such as keeps up.")] = ""
-    recovery: Annotated[str, describe("How it ended, in a sentence.")] = ""
+    ended_at: Annotated[Instant | None, describe("null: the problem lasts.")] = None
+    affected: Annotated[list[str], describe('Subjects that the problem explained while it lasted ("kind/name").')] = []
+    returns_to: Annotated[str, describe('What the subject does again after the problem, such as "keeps up".')] = ""
+    recovery: Annotated[str, describe("A sentence about how the problem ended.")] = ""
 
 
 def build_finding_key(finding: SubjectFinding) -> str:

@@ -5,9 +5,9 @@ A series is named by its path in the snapshot: `totals.in_per_second`, `queues.a
 `loops.worker_rate/alert/n1.actuator`. A state is its index in `node_state.STATES`. A value that is unknown in a second
 is NaN in its row and in its column.
 
-A row has the numbers only. Their series are many times as long, so rows share lists of series, which a hash has by
-their digest. Thus a page that draws an hour reads about 1 kB for each second. Rows of older versions have each number
-under its series.
+A row contains only numbers. The names of the series are many times as long, so rows share lists of names, which a hash
+stores by digest. A page that draws an hour therefore reads about 1 kB for each second. In rows of older versions, each
+number has the name of its series.
 """
 
 import hashlib
@@ -79,7 +79,7 @@ def _iterate_recorded(prefix: str, document: StoredDocument) -> Iterator[tuple[s
 
 
 class MetricWriter:
-    """Appends rows. A list of series keeps its order and its former series, so that few lists are needed."""
+    """Appends rows. A list keeps its order and the series that ended, so that few lists are needed."""
 
     def __init__(self, control: redis.Redis) -> None:
         self._control = control
@@ -112,7 +112,7 @@ def _load_newest_series(control: redis.Redis) -> list[str]:
 
 
 def _remove_unused_lists(control: redis.Redis) -> None:
-    """Remove the lists that no retained row has, if there are too many."""
+    """Remove the lists that no retained row uses, if there are too many."""
     if control.hlen(keys.METRIC_SERIES) < MAX_LISTS:
         return
     used = {fields.get(LIST) for _, fields in _iterate_entries(control, "-", "+")}

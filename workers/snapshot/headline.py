@@ -24,7 +24,7 @@ class Headline:
     ) -> list[SubjectFinding]:
         """Return the findings with the one to show first.
 
-        findings: worst first; ended: how problems ended, which comes after all that lasts.
+        findings: worst first; ended: findings about ended problems, which come after all current ones.
         """
         wanted = self._select(findings or ended)
         findings = [*findings, *ended]

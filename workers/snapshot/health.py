@@ -223,7 +223,7 @@ def _describe_alerts(snapshot: Snapshot) -> Iterator[SubjectFinding]:
     """Describe open alerts that no subject's state shows.
 
     They are about Weir itself, its host, its audit log, a plan, or an objective. Explained, silenced, and snoozed
-    alerts are left out, and those that belong to a problem, which is shown itself.
+    alerts are left out, and so are alerts of a problem that is shown.
     """
     for alert in snapshot.alerts:
         if alert.severity == "notice" or alert.condition in JUDGED or not _is_heard(alert):
@@ -244,7 +244,7 @@ def _describe_alerts(snapshot: Snapshot) -> Iterator[SubjectFinding]:
 
 
 def _belongs_to_problem(alert: AlertStatus, snapshot: Snapshot) -> bool:
-    """Return whether an alert's cause is a problem now, or was until lately."""
+    """Return whether the cause of an alert is a current problem, or one that ended recently."""
     return alert.root != "" and any(
         problem.subject == alert.root
         and (problem.ended_at is None or (snapshot.at or 0.0) - problem.ended_at <= LINGER_SECONDS)

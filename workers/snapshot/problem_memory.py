@@ -1,8 +1,8 @@
 """The problems of the last half hour: when each began, when it ended, and what it explained.
 
-A problem is a subject whose state is a warning or critical and that nothing else explains. It is over when its subject
-is calm, and not only for CALM_SECONDS; a queue that catches up is not calm. If another problem comes to explain it,
-both are one, which began with the first of them.
+A problem is a subject whose state is a warning or critical and that nothing else explains. It ends when its subject is
+calm, and continues if it returns within CALM_SECONDS. A queue that catches up is not calm. If another problem explains
+it later, both are one problem, which began when the first of them began.
 """
 
 from common.stored_document import replace_fields
@@ -30,7 +30,7 @@ class ProblemMemory:
         self._over = [problem for problem in before.problems if problem.ended_at is not None]
 
     def add(self, snapshot: Snapshot) -> Snapshot:
-        """Return a snapshot whose states are known with its problems."""
+        """Return the snapshot with its problems. Its states must be known."""
         now = snapshot.at or 0.0
         for subject, state in snapshot.states.items():
             if state.kind in KINDS and _is_problem(state):
@@ -72,7 +72,7 @@ class ProblemMemory:
                 self._over.append(replace_fields(ended, recovery=recovery))
 
     def _join_root(self, problem: Problem, state: SubjectState | None) -> bool:
-        """Return whether another problem has come to explain this one; then it began with the first of them."""
+        """Join the problem with another one that explains it now. Return whether there is one."""
         root = self._open.get(state.within or "") if state is not None else None
         if root is None or root.subject == problem.subject:
             return False

@@ -168,7 +168,7 @@ def _find_poison(scene: Scene) -> Iterator[Cause]:
 
 
 def find_newest_error(row: QueueStatus) -> str:
-    """Return the error of a dead letter, in one short line; that of the node where the most events fail."""
+    """Return the error of the newest dead letter in one short line, from the node where the most events fail."""
     parts = sorted(row.containers.values(), key=lambda part: -(part.dead_per_second or 0.0))
     text = next((part.dead_error for part in parts if part.dead_error), "")
     line = "".join(letter if letter.isprintable() else " " for letter in text)
@@ -185,7 +185,7 @@ def _find_dead_letters(scene: Scene) -> Iterator[Cause]:
             error = find_newest_error(row)
             impact = join_sentences(
                 f"{format_count(dead, 'event')} {verb} unprocessed until you requeue or discard {them}",
-                f"the newest failed with “{error}”" if error else "",
+                f"the newest dead letter failed with “{error}”" if error else "",
             )
             sentence = describe_backlog(name, DEAD_LETTERS)
             yield Cause(f"queue/{name}", sentence, impact, (), (suggestions.suggest_dead_letters(name, dead),))
@@ -291,7 +291,7 @@ def _describe_overload(scene: Scene, name: str, law: str, handler: str, remedies
 
 
 def _describe_caught_up(scene: Scene, name: str) -> Cause:
-    """Describe a queue whose events waited too long until now: no backlog is left that an action could reduce."""
+    """Describe a queue whose events waited too long, but that has no backlog left for an action to reduce."""
     row = scene.snapshot.queues[name]
     latency, limit = row.latency_p95_seconds, scene.find_limit(name, "queue_latency")
     of = f" (limit {format_seconds(limit)})" if limit else ""

@@ -215,7 +215,7 @@ def _describe_ended_cause(earlier: SubjectState, before: Mapping[str, SubjectSta
 
 
 def _name_outage(kind: str, name: str, snapshot: Snapshot) -> str:
-    """Return an outage as a noun. What starts for the first time had none."""
+    """Return an outage as a noun. A component that starts for the first time had none."""
     parts = {"plant": CONSUMERS["jobs"], "node": format_node_part(name)}
     if find_settling(snapshot.parts, [parts.get(kind, CONSUMERS["pipeline"])]) is not None:
         starts = {"plant": "the start of its workers", "pipeline": "the start of the pipeline"}

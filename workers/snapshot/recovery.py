@@ -1,6 +1,6 @@
 """How a problem ended: what its subject does again, and which loop or restarted process ended it.
 
-A loop is named only if the ledger has an action of it on the subject in the life of the problem.
+A message names a loop only if the ledger has an action of this loop on the subject during the problem.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ SOLVING = (LedgerEntry.Verdict.CHECKING, LedgerEntry.Verdict.EFFECTIVE)
 
 @dataclass(frozen=True, slots=True)
 class SolvingAction:
-    """What a loop did on the subject of a problem. at: of its newest action."""
+    """What a loop did on the subject of a problem. at: the time of its newest action."""
 
     law: str
     did: str
@@ -52,16 +52,16 @@ def format_restart(event: ProcessEvent) -> str:
 
 
 def describe_return(subject: str, state: SubjectState, snapshot: Snapshot) -> str:
-    """Return what a subject does again when its problem is over; "" if its end needs no word."""
+    """Return what a subject does again when its problem is over; "" if its end needs no message."""
     kind, _, name = subject.partition("/")
     queue, node = snapshot.queues.get(name), snapshot.nodes.get(name)
     application = snapshot.pipeline.applications.get(name)
     if find_starting_parts(snapshot.parts):
-        return ""  # What starts for the first time had no problem.
+        return ""  # A component that starts for the first time had no problem.
     if kind == "queue" and queue is not None:
         return "keeps up" if state.late or is_filling(queue) else ""
     if kind == "node" and node is not None:
-        return "reports" if node.state in (OFFLINE, None) else "is not busy" if node.state in OVERLOADED else ""
+        return "reports" if node.state in (OFFLINE, None) else "has free capacity" if node.state in OVERLOADED else ""
     if kind == "application":
         return "runs" if application is not None and application.state in BROKEN else ""
     if kind == "pipeline":
@@ -70,7 +70,7 @@ def describe_return(subject: str, state: SubjectState, snapshot: Snapshot) -> st
 
 
 def describe_recovery(problem: Problem, processes: Sequence[ProcessEvent], find_action: FindAction) -> str:
-    """Return how a problem ended; "" if its end needs no word."""
+    """Return how a problem ended; "" if its end needs no message."""
     if not problem.returns_to or problem.ended_at is None:
         return ""
     kind, _, name = problem.subject.partition("/")
@@ -84,11 +84,11 @@ def describe_recovery(problem: Problem, processes: Sequence[ProcessEvent], find_
     if action is None:
         return f"{said}."
     ago = format_seconds(max(0.0, problem.ended_at - action.at))
-    return f"{said}: {action.law.replace('_', ' ')} {action.did} {ago} before."
+    return f"{said}: the {action.law.replace('_', ' ')} law {action.did} {ago} earlier."
 
 
 def find_solving_action(problem: Problem) -> SolvingAction | None:
-    """Return what a loop did on the subject of a problem in its life; moved points first, then the newest action."""
+    """Return what a loop did on the subject during a problem; moved points first, then the newest action."""
     until = datetime.fromtimestamp(problem.ended_at or problem.began_at, UTC)
     lifetime = (datetime.fromtimestamp(problem.began_at, UTC), until)
     acted = LedgerEntry.objects.filter(at__range=lifetime, applied=True, mode__in=Loop.ACTING, verdict__in=SOLVING)

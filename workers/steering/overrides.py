@@ -106,8 +106,7 @@ class Expiry:
         most = timedelta(days=plant_settings.get_setting_value("override.maximum_days"))
         until = (before or now) + parse_minutes(self.minutes, most)
         if until > now + most:
-            end = f"a change can end {most.days} days from now at most"
-            raise BadInput("minutes", f"is too long: {end}. Choose a shorter time.")
+            raise BadInput("minutes", f"must be a smaller number: a change can end at most {most.days} days from now.")
         return until
 
 

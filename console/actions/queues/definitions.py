@@ -41,7 +41,7 @@ FIELDS = (
 )
 # Rejections of these are recorded: somebody tries addresses that workers must not contact, or code that must not run.
 REACHING = ("handler", "handler_options.url")
-MAX_CHANGES = 20  # of a queue, which tell a rollback from another change
+MAX_CHANGES = 20  # the newest changes of a queue that show which of them are rollbacks
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def find_version_before(queue: Queue) -> AuditEntry | None:
     """Return the audit entry of the queue's last change; None if its previous values can't be restored.
 
     They can't if somebody changed the same fields outside the console, or if the log hides secrets of the handler. A
-    rollback is not undone by another one.
+    rollback can't be rolled back.
     """
     entry = AuditEntry.objects.filter(action="queue.change", target=queue.name).order_by("-pk").first()
     if entry is None or not isinstance(entry.before, dict) or not isinstance(entry.after, dict):

@@ -56,7 +56,7 @@ def set_tasks(request: HttpRequest, loop_id: int) -> ActionResult:
         expiry=expiry,
     )
     what = ", ".join(f"{name.rpartition('/')[2]} {count}" for name, count in tasks.items())
-    said = f"You set the tasks by hand {describe_end(made[0])}: {what or 'none'}."
+    said = f"You set the tasks manually {describe_end(made[0])}: {what or 'none'}."
     return report_overrides(said, made, "loop", loop_id)
 
 
@@ -103,6 +103,6 @@ def decide_mode_proposal(request: HttpRequest, loop_id: int) -> ActionResult:
     url, reason, title = reverse("loop", args=[loop_id]), request.POST.get("reason", ""), format_loop_name(loop.name)
     if request.POST.get("decision") == "reject":
         loops.reject_mode_proposal(actor, loop, reason=reason, now=now)
-        return ActionResult(f"The loop of {title} keeps advising.", url, {"go": url})
+        return ActionResult(f"The loop for {title} stays in advise mode.", url, {"go": url})
     loops.approve_mode_proposal(actor, loop, request.POST.get("hash", ""), reason=reason, now=now)
-    return ActionResult(f"The loop of {title} is now in auto mode and applies its next decision.", url, {"go": url})
+    return ActionResult(f"The loop for {title} is now in auto mode and applies its next decision.", url, {"go": url})

@@ -99,5 +99,5 @@ def change_own(request: HttpRequest, loop_id: int) -> ActionResult:
     _, after = plant_settings.change_own(actor_of(request), loop, name, value, reason=reason, now=timezone.now())
     here = f"{reverse('plant-settings')}?loop={loop.pk}"
     what = f"{name.replace('_', ' ').capitalize()} of {format_loop_name(loop.name)}"
-    said = f"{what} is {format_short_value(after)} from its next decision on."
+    said = f"{what} is {format_short_value(after)}, starting with the next decision of the loop."
     return ActionResult(said, here, {"go": here})

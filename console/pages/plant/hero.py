@@ -28,9 +28,9 @@ LOUD = SEVERITIES.index("warning")
 
 @dataclass(frozen=True, kw_only=True)
 class ShownFinding:
-    """A problem with its buttons, and with what people did.
+    """A problem with its buttons, and with the actions that people took.
 
-    names: those that its texts show on a tint; incidents: of all problems with the same text, which are one row.
+    names: the names that its texts highlight; count, incidents: of all problems with the same text, which are one row.
     """
 
     finding: SubjectFinding
@@ -82,7 +82,7 @@ class Hero:
 
     @property
     def settles_at(self) -> float | None:
-        """Return when the effect of an action has had its time, so that the headline offers the next one."""
+        """Return the Unix time from which the headline offers the next action if the problem remains."""
         rows = [*self.shown, *self.others]
         times = [row.offered.settles_at for row in rows if row.offered.settles_at is not None]
         return min(times, default=None)

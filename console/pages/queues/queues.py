@@ -220,8 +220,9 @@ def cap(request: HttpRequest, name: str) -> ActionResult:
     actor, now = actor_of(request), timezone.now()
     _, _, made = ladders.set_cap(actor, name, highest, reason=reason, now=now, expiry=expiry)
     level = highest.replace("_", " ")
-    said = f"Queue {name} may shed again" if highest == LEVELS[-1] else f"The remedies of {name} end at “{level}”"
-    return report_overrides(f"{said}, from the next decision on.", [made] if made else [], "queue", name)
+    allowed = "can shed events again" if highest == LEVELS[-1] else f"stops at “{level}”"
+    said = f"Starting with the next decision, the remedy ladder of queue {name} {allowed}."
+    return report_overrides(said, [made] if made else [], "queue", name)
 
 
 MEANS = {

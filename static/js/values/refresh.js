@@ -62,14 +62,14 @@ const SIGNATURES = {
     .map(([key, state]) => key + state.severity + state.sign + state.stale).join() + Math.floor(snapshot.at / WORST_SECONDS),
 };
 
-/** Return the time at which the effect of an action had to come, once it has passed: the next action is offered then.
+/** Return the time by which the effect of an action should occur, once this time has passed. The page then offers the next action.
  * @param {HTMLElement} element @param {LiveSnapshot} snapshot */
 function settled(element, snapshot) {
   const { settles } = element.dataset;
   return settles && snapshot.at >= Number(settles) ? settles : "";
 }
 
-/** The headline is rendered again for other problems or actions. What the loops and other people did follows.
+/** The headline is rendered again for other problems or actions. A warning also shows new actions of loops and people.
  * @param {LiveSnapshot} snapshot */
 function heroSignature(snapshot) {
   const findings = snapshot.health.findings ?? [], loud = ["critical", "warning"].includes(findings[0]?.severity ?? "");

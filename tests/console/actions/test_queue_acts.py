@@ -120,7 +120,7 @@ def test_a_pause_that_ends_sooner_than_the_one_in_force_is_refused_and_says_whos
 def test_a_longer_pause_takes_the_place_of_the_shorter_one_and_says_and_notes_so(plant, browsers, control):
     assert fetch(browsers["administrator"], "/queues/alert/pause", PAUSE).status_code == 200
     answer = fetch(browsers["operator"], "/queues/alert/pause", LONG)
-    assert "administrator had set paused for queue alert (ended)." in answer.json()["message"]
+    assert "administrator set paused for queue alert (ended)." in answer.json()["message"]
     noted = AuditEntry.objects.last()
     assert noted.before["consumption"] == "paused"
     assert [row["owner"] for row in noted.before["replaces"]] == ["administrator"]

@@ -32,7 +32,7 @@ def set_today(owner, name, value, **scope):
 def test_a_mode_says_who_controls_the_loop_and_until_when(loop, people):
     mode, value = (set_today(people["operator"], *named, loop=loop) for named in (("mode", "manual"), ("threads", 3)))
     assert describe_mode(loop, "manual", [mode]) == (
-        f"You control concurrency of the pool jobs on vm by hand {end_of(mode)}."
+        f"You control concurrency of the pool jobs on vm manually {end_of(mode)}."
     )
     assert describe_mode(loop, "manual", [mode, value]).endswith("UTC, with the value 3.")
     assert describe_mode(loop, "hold", [mode]) == (

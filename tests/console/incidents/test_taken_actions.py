@@ -39,7 +39,7 @@ def test_an_action_is_not_offered_while_its_effect_can_still_come():
     reviewed = review(AGENT, SERVER)
     assert words(reviewed) == ["Restart n2"]
     [taken] = reviewed.taken
-    assert (taken.words, taken.by, taken.is_settling) == ("agent-n2 restarts", "ada", True)
+    assert (taken.words, taken.by, taken.is_settling) == ("Restart of agent-n2 requested", "ada", True)
 
 
 def test_an_action_without_effect_comes_last_and_the_next_one_first():

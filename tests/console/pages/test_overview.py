@@ -79,7 +79,7 @@ def test_a_second_person_sees_who_acted_and_what_to_do_next(browsers, in_trouble
     )
     hero = source_of(browsers["operator"].get("/")).partition('id="hero"')[2].partition("</section>")[0]
     text = " ".join(hero.split())
-    assert "<b>Consumption of alert paused</b>, by ada" in text and "Pause intake of alert" in text
+    assert "<b>Consumption of alert paused</b> by ada" in text and "Pause intake of alert" in text
     assert ">Pause consumption of alert</summary>" not in text
     assert float(re.search(r'data-settles="([^"]+)"', hero)[1]) == pytest.approx(entry.at.timestamp() + 15, abs=0.01)
 
@@ -101,7 +101,7 @@ def test_problems_with_the_same_text_are_one_row(operator, in_trouble):
     same = {"sentence": "The audit log is behind.", "impact": "Entries wait."}
     in_trouble(finding(), *(finding(f"alert/{number}", "warning", incident=number, **same) for number in (7, 8)))
     folded = source_of(operator.get("/")).partition('id="hero-others"')[2].partition("</details>")[0]
-    assert folded.count("The audit log is behind.") == 1 and "(2 times)" in folded
+    assert folded.count("The audit log is behind.") == 1 and "(2 problems)" in folded
     assert 'href="/alerts/7/"' in folded and 'href="/alerts/8/"' in folded
     assert "1 more problem" in folded
 

@@ -32,12 +32,12 @@ def test_a_node_has_the_restarts_of_its_agent_and_server(administrator, browsers
     restarts = administrator.get("/nodes/n1/").context["restarts"]
     assert [action.words for action in restarts.actions] == ["Restart agent-n1", "Restart n1"]
     server = restarts.actions[1]
-    assert "Its events are kept" in server.effect
+    assert "The node keeps its events" in server.effect
     assert fetch(administrator, server.url, {**server.fields}).status_code == 422  # without a reason
     assert fetch(administrator, server.url, {**server.fields, "reason": "It hangs."}).status_code == 200
     assert len(supervised) == 1 and AuditEntry.objects.get(action="process.restart").target == "n1"
     text = " ".join(source_of(administrator.get("/nodes/n1/")).split())
-    assert "<b>n1 restarts</b>, by administrator" in text and ">Restart n1</summary>" not in text
+    assert "<b>Restart of n1 requested</b> by administrator" in text and ">Restart n1</summary>" not in text
     assert "Restart n1" not in source_of(browsers["operator"].get("/nodes/n1/"))
 
 

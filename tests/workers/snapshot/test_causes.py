@@ -629,7 +629,7 @@ def test_failing_events_are_named_with_their_share_and_their_error_and_lead_to_t
     assert finding.actions[0].words == "Open the dead letters of process"
     part["dead_per_second"] = 0.0
     plant.run(10)
-    assert "The newest failed with “KeyError" in plant.snapshot.health.findings[0].impact
+    assert "The newest dead letter failed with “KeyError" in plant.snapshot.health.findings[0].impact
 
 
 def test_of_two_warnings_the_one_that_a_person_can_end_comes_first():

@@ -33,7 +33,7 @@ def test_that_a_queue_keeps_up_again_is_said_for_a_minute_with_what_a_loop_did()
     fall_behind_and_recover(plant)
     (sentence,) = list_sentences(plant)
     assert sentence.startswith("Queue process keeps up again after ")
-    assert ": rebalancing moved 120 points from n2 to n1 " in sentence and sentence.endswith(" s before.")
+    assert ": the rebalancing law moved 120 points from n2 to n1 " in sentence and sentence.endswith(" s earlier.")
     assert plant.snapshot.health.severity == "notice"
     plant.run(70)
     assert list_sentences(plant) == []

@@ -203,7 +203,7 @@ def loop_harmful(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
         if harmful:
             problems = list_problems(loop, evidence.plant)
             causes = [find_problem(tick, problems) for tick in harmful]
-            # An action without a problem did harm on its own.
+            # A harmful action outside of all problems has no other cause.
             subject = "" if None in causes else next(cause.subject for cause in causes if cause)
             reading = replace(reading, touches={**reading.touches, PROBLEM: subject})
         yield reading

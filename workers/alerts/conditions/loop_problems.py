@@ -1,6 +1,6 @@
-"""The problems in whose life a loop acted.
+"""The problems during which a loop acted.
 
-What a loop did during a problem belongs to this problem. When the problem is over, it says nothing of the loop.
+The actions of a loop during a problem belong to this problem. They no longer count when the problem is over.
 """
 
 import math
@@ -10,20 +10,20 @@ from workers.alerts.conditions.evidence import LedgerTick, LoopFacts
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import Problem
 
-# An action shortly before a problem is seen, or while its effects are worked off, belongs to it.
+# Actions shortly before a problem is detected, and shortly after it, while its backlog is processed, belong to it.
 EARLY_SECONDS, LATE_SECONDS = 60.0, 120.0
 SHARED = ("queue", "node", "plant", "pipeline")  # what a loop of the whole plant measures
 
 
 def list_problems(loop: LoopFacts, snapshot: Snapshot) -> list[Problem]:
-    """Return the problems that concern what a loop measures, the present ones first, then the earliest first."""
+    """Return the problems that concern what a loop measures, current problems first, then the earliest first."""
     subjects = _list_subjects(loop, snapshot)
     concerning = [problem for problem in snapshot.problems if _concerns(problem, loop, subjects)]
     return sorted(concerning, key=lambda problem: (problem.ended_at is not None, problem.began_at))
 
 
 def find_problem(tick: LedgerTick, problems: Iterable[Problem]) -> Problem | None:
-    """Return the first problem in whose life a tick was."""
+    """Return the first problem during which a tick occurred."""
     for problem in problems:
         ended = math.inf if problem.ended_at is None else problem.ended_at
         if problem.began_at - EARLY_SECONDS <= tick.at <= ended + LATE_SECONDS:

@@ -309,7 +309,7 @@ def _note_roots(this: AlertCheck, evidence: Evidence) -> None:
         if alert.resolved_at is not None:
             continue
         if alert.touches.get(inhibition.PROBLEM) == "":
-            # It did harm without a problem: what it belonged to before is not its cause.
+            # The loop also did harm outside of all problems, so an earlier problem is not the cause.
             alert.touches = {name: value for name, value in alert.touches.items() if name not in NOTED}
         root = inhibition.find_root(alert.condition, alert.labels, alert.touches, evidence.snapshot)
         subjects = [root, *inhibition.list_alert_subjects(alert.condition, alert.labels)]

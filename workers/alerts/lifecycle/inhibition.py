@@ -10,7 +10,7 @@ goes on explaining what it has explained.
 The snapshot knows more causes than this table, such as who holds the worker slots. Alerts whose subjects have one cause
 there (`Party.root`) are one incident, also if they are more severe than the alert that leads it: that alert becomes as
 severe. The one that notified somebody first leads, so that one cause notifies once. Harmful actions of a loop belong to
-the problem in whose life they were taken (`PROBLEM`).
+the problem during which the loop took them (`PROBLEM`).
 """
 
 from collections.abc import Iterable, Mapping

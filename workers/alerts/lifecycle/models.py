@@ -200,12 +200,12 @@ class Alert(models.Model):
 
     @property
     def since(self) -> datetime | None:
-        """Return when the present failure fired: an alert that came back is older."""
+        """Return when the alert last fired."""
         return self.returned_at or self.fired_at
 
     @property
     def recurrence(self) -> str:
-        """Return how often it fired in which time, if it came back: third time in 20 min."""
+        """Return how often the alert fired and in which time, such as third time in 20 min; "" if it fired once."""
         if self.returned_at is None or self.fired_at is None:
             return ""
         count = self.came_back + 1
@@ -215,7 +215,7 @@ class Alert(models.Model):
 
     @property
     def length_seconds(self) -> float | None:
-        """Return the seconds that the last failure lasted, or None; also if the clock was set back meanwhile."""
+        """Return the seconds that the last failure lasted, or None. It is None if the clock was set back meanwhile."""
         return compute_seconds_between(self.since, self.resolved_at)
 
 

@@ -99,7 +99,7 @@ def end(silence: Silence, by: User | None, now: datetime) -> bool:
 def extend(silence: Silence, until: datetime, now: datetime) -> None:
     """Set a later end, at most a week from now. Raises `BadInput`."""
     if until > now + timedelta(minutes=MAX_MINUTES):
-        raise BadInput("minutes", "is too long: a silence can end 7 days from now at most. Choose a shorter time.")
+        raise BadInput("minutes", "must be a smaller number: a silence can end at most 7 days from now.")
     still = Silence.objects.filter(pk=silence.pk, ended_at__isnull=True, expires_at__gt=now)
     if not still.update(expires_at=until):
         raise BadInput("silence", "has already ended; set a new one.")

@@ -92,7 +92,7 @@ def test_a_value_that_was_touched_takes_the_place_of_a_colleagues_and_says_so(op
     overridden(loop, people, upper_limit=2_000)
     posted = {**form, "would-upper_limit": "500", "reason": "a test"}
     answer = operator.post(address, posted, headers={"Accept": "application/json"})
-    assert "administrator had set 2000 for worker rate of alert on n1" in answer.json()["message"]
+    assert "administrator set 2000 for worker rate of alert on n1" in answer.json()["message"]
 
 
 def test_what_a_change_would_do_is_asked_of_the_touched_values_alone(operator, people):
