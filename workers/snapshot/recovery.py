@@ -1,4 +1,4 @@
-"""How a problem ended: what its subject does again, and which loop or restarted process ended it.
+"""How a problem ended: what its subject does again, and which process restarted or what a loop did meanwhile.
 
 A message names a loop only if the ledger has an action of this loop on the subject during the problem.
 """
@@ -36,11 +36,10 @@ SOLVING = (LedgerEntry.Verdict.CHECKING, LedgerEntry.Verdict.EFFECTIVE)
 
 @dataclass(frozen=True, slots=True)
 class SolvingAction:
-    """What a loop did on the subject of a problem. at: the time of its newest action."""
+    """What a loop did on the subject of a problem."""
 
     law: str
     did: str
-    at: float
 
 
 FindAction = Callable[[Problem], SolvingAction | None]
@@ -81,10 +80,8 @@ def describe_recovery(problem: Problem, processes: Sequence[ProcessEvent], find_
         if event.kind == "restarted" and event.name in own and event.at >= problem.began_at - SHOWN_SECONDS:
             return f"{said}: {format_restart(event)}."
     action = find_action(problem)
-    if action is None:
-        return f"{said}."
-    ago = format_seconds(max(0.0, problem.ended_at - action.at))
-    return f"{said}: the {action.law.replace('_', ' ')} law {action.did} {ago} earlier."
+    # The ledger shows what the loop did, not that this ended the problem: its cause may have gone by itself.
+    return f"{said}." if action is None else f"{said}. Meanwhile, the {action.law.replace('_', ' ')} law {action.did}."
 
 
 def find_solving_action(problem: Problem) -> SolvingAction | None:
@@ -101,7 +98,7 @@ def find_solving_action(problem: Problem) -> SolvingAction | None:
         return None
     newest = next((entry for entry in entries if (entry.action or {}).get("moves")), entries[0])
     alike = [entry for entry in entries if entry.loop.law == newest.loop.law]
-    return SolvingAction(newest.loop.law, _describe(newest, alike, problem.subject), newest.at.timestamp())
+    return SolvingAction(newest.loop.law, _describe(newest, alike, problem.subject))
 
 
 def _acts_on(entry: LedgerEntry, subject: str) -> bool:
