@@ -146,7 +146,8 @@ class ProgressRecord:
         )
         if (reason := stall(self.inputs)) is not None:
             return "stalled", reason
-        return ("starting" if oldest_at and not self._replicas else "running"), None
+        has_work = bool(oldest_at) or bool(waiting and self._stall_reason is None)
+        return ("starting" if has_work and not self._replicas else "running"), None
 
     def _build_replica_step(self, name: str, now: float, assigned_at: float, role: ProcessRole) -> ChainStep:
         step = self._step(f"replica {name}", now, assigned_at, self._replicas.get(name))

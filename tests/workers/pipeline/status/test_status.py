@@ -420,6 +420,18 @@ def test_a_worker_counts_from_its_piece_its_last_batch_or_the_start_whichever_is
     assert record.inputs.stuck_seconds == 0.0
 
 
+def test_an_application_starts_until_its_first_batch_of_the_events_that_wait():
+    record = ProgressRecord(50.0)
+    assert record.judge(51.0, {}, 0, MAIN) == ("running", None), "nothing waits"
+    assert record.judge(52.0, {}, 900, MAIN) == ("starting", None), "nothing is dispatched yet"
+    record.record_dispatch(53.0, 0, "its consumption is paused", ())
+    assert record.judge(54.0, {}, 900, MAIN) == ("running", None), "it does not read what waits"
+    record.record_dispatch(55.0, 900, None, ())
+    assert record.judge(56.0, {"a": 55.0}, 0, MAIN) == ("starting", None)
+    record.record_replica("a", ReplicaBatch(57.0, 0, 900, 900, 0, 0.2, [], 0.2))
+    assert record.judge(58.0, {}, 100, MAIN) == ("running", None)
+
+
 def test_a_replica_in_another_process_is_reported_but_restarts_only_its_own_process():
     given, batch = {"iap1": 60.0, "iap2": 60.0}, ReplicaBatch(40.0, 0, 1, 1, 0, 0.2, [], 0.2)
     main, own = (ProgressRecord(0.0) for _ in range(2))
