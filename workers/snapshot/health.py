@@ -24,6 +24,7 @@ from workers.placement.plans import BEING_EXECUTED
 from workers.snapshot.headline import Headline
 from workers.snapshot.judgement import SIGNS, WORDS
 from workers.snapshot.recovery import SHOWN_SECONDS, format_restart
+from workers.snapshot.scene import FILLING
 
 LOOPS_ALONE = 2  # more loops with the same fault are one finding
 # Conditions that the states of the subjects already show, and more currently: their alerts fire later and end later.
@@ -49,6 +50,7 @@ OF_ALL_LOOPS = ("loops_stopped", "host_overloaded")
 OF_A_PLANT = ("plant_silent", "workers_missed", "queue_unserved", "sensor_silent", "order_unreached")
 START = "plant/start"  # the headline while the plant starts
 LATELY_SECONDS = 120.0
+FILLING_SECONDS = 4.0
 MAX_PARTS = 3
 REPORTED_SECONDS = 2.0  # of backlog: below this, its trend is noise
 TRENDS = {"rising": "backlog rising", "falling": "backlog falling", "steady": "backlog steady"}
@@ -163,7 +165,10 @@ def _iterate_findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
     findings = [
         state
         for state in snapshot.states.values()
-        if state.finding and state.within is None and not (state.kind == "loop" and is_explained(state.name))
+        if state.finding
+        and state.within is None
+        and not (state.kind == "loop" and is_explained(state.name))
+        and not _only_begins_to_fill(state, snapshot)
     ]
     yield from (_build_finding(subject_finding) for subject_finding in findings if subject_finding.kind != "loop")
     recoveries = _list_recoveries(snapshot)
@@ -191,6 +196,16 @@ def _iterate_findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
                 step=alike[0].step,
                 since=min((loop.since for loop in alike if loop.since is not None), default=None),
             )
+
+
+def _only_begins_to_fill(state: SubjectState, snapshot: Snapshot) -> bool:
+    """Return whether a queue has been filling for a moment: why it fills is often known seconds later.
+
+    The headline would have to stay with the queue's name, and could not name the cause in time.
+    """
+    if not state.finding.startswith(f"Queue {state.name} {FILLING};"):
+        return False
+    return state.since is not None and 0.0 <= (snapshot.at or 0.0) - state.since < FILLING_SECONDS
 
 
 def _list_recoveries(snapshot: Snapshot) -> list[SubjectFinding]:

@@ -534,6 +534,14 @@ def test_who_holds_the_slots_is_named_before_a_queue_is_late():
     assert found.actions[0].words == "Pause consumption of slow"
 
 
+def test_that_a_queue_only_fills_is_said_after_four_seconds_so_that_its_cause_can_come_first():
+    plant = VirtualPlant()
+    plant.run(60)
+    plant.fall_behind("slow", 4.5)
+    assert not any("filling" in one.sentence for one in plant.run(4))
+    assert plant.run(3)[-1].sentence == "Queue slow is filling; the worker rate loop is handling it."
+
+
 def test_a_queue_that_waited_for_slots_and_becomes_slow_itself_does_not_catch_up():
     plant, _ = start(make_handler_slow, seconds=60)
     for name in JOBS:
