@@ -72,6 +72,15 @@ def ends(alerts: Sequence[Alert], now: datetime) -> list[Delivery]:
     return [_queue_message(known[alert], receiver, Delivery.Kind.RESOLVED, 0, now) for alert, receiver in open_for]
 
 
+def has_only_start(alert: Alert) -> bool:
+    """Return whether all who were notified of an ended alert wait for its end, which its incident holds back."""
+    rows = Delivery.objects.filter(alert=alert)
+    waiting = rows.filter(kind=Delivery.Kind.RESOLVED, state=Delivery.State.WAITING)
+    notified = rows.filter(kind=Delivery.Kind.FIRING, state=Delivery.State.BUNDLED, message__state=Message.State.SENT)
+    receivers = set(waiting.values_list("receiver_id", flat=True))
+    return bool(receivers) and receivers == set(notified.values_list("receiver_id", flat=True))
+
+
 def _find_newest_deliveries(deliveries: QuerySet[Delivery]) -> dict[tuple[int, int], int]:
     """Return {(alert, receiver): the number of its newest delivery}."""
     latest = deliveries.order_by().values_list("alert_id", "receiver_id").annotate(newest=Max("pk"))

@@ -225,7 +225,8 @@ def _fire_alert(this: AlertCheck, alert: Alert) -> Alert:
         alert.delete()
     for name in (*SHOWN, "value", "sentence"):
         setattr(ended, name, getattr(alert, name))
-    keep(ended, automaton.reopen(build_episode(ended), this.now))
+    is_known = ended.acknowledged_until is None and outbox.has_only_start(ended)
+    keep(ended, automaton.reopen(build_episode(ended), this.now, is_known))
     this.note(ended, Kind.CAME_BACK, ended.sentence)
     return ended
 

@@ -90,6 +90,16 @@ def test_an_end_that_waits_is_not_sent_once_the_alert_fires_again(looks):
     assert ends(looks, 8) == ["resolved"]
 
 
+def test_what_fires_again_before_its_end_was_sent_notifies_nobody_again(looks):
+    rule(keep_seconds=0)
+    assert fires(looks) == ["firing"]
+    looks.snapshot = plant()
+    looks.pass_seconds(8)
+    assert the_alert().resolved_at is not None, "its end waits"
+    assert fires(looks) == []
+    assert ends(looks, 8) == ["resolved"]
+
+
 def put_off(looks: Looks, tries: int = 1) -> Message:
     """An end that did not arrive, and waits for its next try."""
     looks.snapshot = plant()
