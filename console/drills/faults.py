@@ -6,7 +6,7 @@ can end what a killed one has started.
 
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -62,6 +62,16 @@ def find_usual_producer(snapshot: Snapshot, queue: str) -> str:
     rates = {name: producer.queues.get(queue) or 0.0 for name, producer in snapshot.producers.items()}
     busiest = max(rates, key=lambda name: rates[name], default=PRACTICE_PRODUCER)
     return busiest if rates.get(busiest) else PRACTICE_PRODUCER
+
+
+def concentrate_points(node: str, nodes: Collection[str]) -> dict[str, int]:
+    """Return the points of a queue with most of them on one node. Raises `BadInput` without another node."""
+    others = sorted({*nodes} - {node})
+    if not others:
+        raise BadInput("node", f"{node} is the only node; this drill needs two.")
+    points = {node: PLAN_POINTS, **dict.fromkeys(others, (1000 - PLAN_POINTS) // len(others))}
+    points[others[0]] += 1000 - sum(points.values())
+    return points
 
 
 class EmbeddedPlant:
@@ -141,14 +151,10 @@ class EmbeddedPlant:
         """Give a node most points of a queue, and a capacity below the load that follows from it."""
         snapshot = self.read_snapshot()
         points = dict(Container.objects.filter(queue__name=queue).values_list("node__name", "points"))
-        others = [name for name in points if name != node]
         load = snapshot.nodes[node].in_per_second or 0.0
-        moved = (snapshot.queues[queue].in_per_second or 0.0) * (PLAN_POINTS - points[node]) / 1000
+        moved = (snapshot.queues[queue].in_per_second or 0.0) * (PLAN_POINTS - points.get(node, 0)) / 1000
         self._set_capacity(node, max(1.0, TOO_BUSY_SHARE * (load + moved)), now)
-        rest = 1000 - PLAN_POINTS
-        wanted = {node: PLAN_POINTS, **{name: rest // len(others) for name in others}}
-        wanted[others[0]] += 1000 - sum(wanted.values())
-        self._carry_out(queue, wanted, by, PLAN_REASON, now)
+        self._carry_out(queue, concentrate_points(node, {*points, *snapshot.nodes}), by, PLAN_REASON, now)
 
     def _carry_out(self, queue: str, points: Mapping[str, int], by: User | None, why: str, now: datetime) -> None:
         snapshot = self.read_snapshot()

@@ -6,7 +6,7 @@ import pytest
 
 from common.errors import BadInput
 from console.accounts.access import ACTIONS
-from console.drills.faults import find_usual_producer
+from console.drills.faults import concentrate_points, find_usual_producer
 from console.drills.records import FAULT_WORDS
 from console.drills.scenarios import SCENARIOS, assess, get_scenario
 from workers.documents.queues import ProducerStatus
@@ -93,3 +93,10 @@ def test_a_hot_key_comes_from_the_usual_producer_of_its_queue():
 def test_an_unknown_drill_is_refused_with_the_known_ones():
     with pytest.raises(BadInput, match="must be one of burst, "):
         get_scenario("fire")
+
+
+def test_a_harmful_plan_can_begin_on_a_node_without_points_and_needs_a_second_node():
+    assert concentrate_points("n2", {"n1", "n2", "n3"}) == {"n2": 900, "n1": 50, "n3": 50}
+    assert sum(concentrate_points("n2", {"n1", "n3", "n4", "n5"}).values()) == 1000
+    with pytest.raises(BadInput, match="only node"):
+        concentrate_points("n2", {"n2"})
