@@ -44,6 +44,7 @@ JUDGED = frozenset(
         "shedding",
         "loop_silent",
         "loop_stale",
+        "observer_silent",  # a snapshot shows that somebody observes
     }
 )
 OF_ALL_LOOPS = ("loops_stopped", "host_overloaded")
@@ -51,6 +52,7 @@ OF_A_PLANT = ("plant_silent", "workers_missed", "queue_unserved", "sensor_silent
 START = "plant/start"  # the headline while the plant starts
 LATELY_SECONDS = 120.0
 FILLING_SECONDS = 4.0
+MIN_DOWN_SECONDS = 0.5
 MAX_PARTS = 3
 REPORTED_SECONDS = 2.0  # of backlog: below this, its trend is noise
 TRENDS = {"rising": "backlog rising", "falling": "backlog falling", "steady": "backlog steady"}
@@ -88,7 +90,7 @@ def evaluate_health(
     sign = NORMAL if emptied else worst.sign or NORMAL
     # This is the subject's own word where it states the problem, such as a node's load or silence; else the severity.
     state = snapshot.states.get(worst.subject)
-    own = state is not None and state.finding == worst.sentence and state.severity == worst.severity
+    own = state is not None and state.finding == worst.sentence and worst.sign == state.sign
     word = state.word if state is not None and own else WORDS[worst.severity]
     return PlantHealth(sign, worst.sentence, severity=worst.severity, findings=findings, word=word)
 
@@ -223,7 +225,9 @@ def _list_recoveries(snapshot: Snapshot) -> list[SubjectFinding]:
 
 def _describe_restart(event: ProcessEvent) -> SubjectFinding:
     """Describe a process that the supervisor has restarted within the last minute."""
-    down = "" if event.down_seconds is None else f"It was gone for {event.down_seconds:.1f} s."
+    # The supervisor starts a process at once; what it needs to be ready is not known here.
+    is_known = event.down_seconds is not None and event.down_seconds >= MIN_DOWN_SECONDS
+    down = f"It was gone for {event.down_seconds:.1f} s." if is_known else ""
     return SubjectFinding(
         subject=f"process/{event.name}",
         severity="notice",

@@ -14,6 +14,7 @@ from workers.documents.snapshot import Snapshot
 from workers.documents.states import Severity, SuggestedAction
 from workers.models import Loop
 from workers.snapshot import suggestions
+from workers.snapshot.queue_memory import UNUSUAL
 from workers.snapshot.scene import (
     CLEARLY_SLOWER,
     DEAD_LETTERS,
@@ -37,6 +38,7 @@ from workers.steering.scope import find_pause
 
 MAX_ERROR = 120  # characters of an error's text
 MIN_FAILING_SHARE = 0.5  # of the events that leave: from here on, it is said of all
+BURST_OVER_SECONDS = 5.0  # arrivals vary around the limit of what is unusual
 BURST_SECONDS = 600.0  # a backlog is due to a burst for this time after it
 
 
@@ -97,7 +99,7 @@ def _find_slot_holder(scene: Scene) -> Iterator[Cause]:
     elif hot:
         sentence = f"Queue {name} {hold}: most of its events have the key {hot}."
     elif burst:
-        sentence = f"A burst on queue {name}{describe_producer(snapshot, name)} {hold}."
+        sentence = f"{_describe_burst(snapshot, name)} {hold}."
     else:
         sentence = f"Queue {name} {hold}."
     named = [queue for queue in victims if scene.is_late(queue) or scene.waits_noticeably(queue)]
@@ -124,7 +126,8 @@ def _find_slot_holder(scene: Scene) -> Iterator[Cause]:
         intake = suggestions.suggest_intake_pause(snapshot, name)
         protect = pause if victims else []
         # More capacity rarely helps against a hot key: its producer has to stop.
-        actions = [*intake, *protect, *slot] if hot else [*remedy, *slot, *protect, *intake]
+        few = [*intake, *slot] if _needs_more_slots(snapshot, name) else [*slot, *intake]
+        actions = [*intake, *protect, *slot] if hot else [*remedy, few[0], *protect, *few[1:]] if few else [*remedy]
     loops = [subject for queue in (name, *victims) for subject in scene.list_loops(queue=queue)]
     affected = (*(f"queue/{queue}" for queue in victims), *loops)
     severity: Severity | None = "warning" if is_early else None
@@ -265,8 +268,10 @@ def _describe_overload(scene: Scene, name: str, law: str, handler: str, remedies
     producer_remedy = suggestions.suggest_producer_remedy(snapshot, producer) if producer else []
     # If an application sends the events, their key is not the cause.
     burst, hot = _is_burst(scene, name), None if producer_remedy else find_hot_key(snapshot, name)
-    actions = [*intake, *remedies] if hot else [*producer_remedy, *remedies, *intake]
-    what = f"A burst on queue {name}{describe_producer(snapshot, name)}" if burst else f"Queue {name} is filling"
+    first = hot or _needs_more_slots(snapshot, name)
+    actions = [*intake, *remedies] if first else [*remedies, *intake]
+    actions = actions if hot else [*producer_remedy, *actions]
+    what = _describe_burst(snapshot, name) if burst else f"Queue {name} is filling"
     if hot:
         what = f"Queue {name} falls behind" if late else f"Queue {name} is filling"
         what = f"{what}: most of its events have the key {hot}"
@@ -298,6 +303,22 @@ def _describe_caught_up(scene: Scene, name: str) -> Cause:
     recent = f"the p95 latency of the last seconds is {format_seconds(latency)}{of}" if latency is not None else ""
     impact = join_sentences(scene.describe_waits([name]), recent, "nothing to do")
     return Cause(f"queue/{name}", f"Queue {name} has caught up.", impact, (), (), "notice")
+
+
+def _describe_burst(snapshot: Snapshot, name: str) -> str:
+    """Return a burst with its producer, or what it left: then other producers send most events."""
+    row = snapshot.queues[name]
+    arrivals, usual = row.in_per_second, row.usual_in_per_second
+    is_over = (snapshot.at or 0.0) - (row.burst_at or 0.0) > BURST_OVER_SECONDS
+    if is_over or (arrivals is not None and usual is not None and arrivals <= UNUSUAL * usual):
+        return f"The backlog of a burst on queue {name}"
+    return f"A burst on queue {name}{describe_producer(snapshot, name)}"
+
+
+def _needs_more_slots(snapshot: Snapshot, name: str) -> bool:
+    """Return whether one more worker slot is not enough for the arrivals of a queue."""
+    wanted = suggestions.compute_slots_wanted(snapshot, name)
+    return wanted is not None and wanted > (snapshot.totals.worker_slots or 0) + 1
 
 
 def _is_burst(scene: Scene, name: str) -> bool:

@@ -99,6 +99,15 @@ class TrendWatch:
         return self._trend
 
 
+def correct_trend(trend: Trend | None, in_per_second: float | None, out_per_second: float | None) -> Trend | None:
+    """Return a trend of a backlog that the present rates do not contradict: it lags by half its window."""
+    if in_per_second is None or out_per_second is None:
+        return trend
+    if trend == "rising" and out_per_second > in_per_second:
+        return "falling"
+    return "rising" if trend == "falling" and in_per_second > out_per_second else trend
+
+
 class ReportTimes:
     """When reported cumulative counts were valid, by the watcher's monotonic clock: the report's own time + offset.
 

@@ -42,10 +42,7 @@ def test_an_alert_whose_steps_are_over_names_whom_it_reached_and_not_whom_it_nam
     looks.snapshot = lost()
     looks.look()
     looks.pass_seconds(60)
-    assert (
-        describe_situation(the_alert()).words
-        == "Not acknowledged; all escalation steps are done. No receiver has been notified."
-    )
+    assert describe_situation(the_alert()).words == "Not acknowledged. No receiver has been notified yet."
     (message,) = outbox.bundle(looks.at)
     outbox.mark_delivered(message, looks.at)
     assert describe_situation(the_alert()).words == "Not acknowledged; all escalation steps are done. Notified: desk."
@@ -177,7 +174,7 @@ def test_a_situation_names_nobody_who_was_notified_of_the_end_before_the_alert_c
         outbox.mark_delivered(message, looks.at)
     looks.snapshot = lost()
     looks.pass_seconds(8)
-    assert describe_situation(the_alert()).words.endswith("No receiver has been notified.")
+    assert describe_situation(the_alert()).words.endswith("No receiver has been notified yet.")
     (message,) = outbox.bundle(looks.at)
     outbox.mark_delivered(message, looks.at)
     assert describe_situation(the_alert()).words.endswith("Notified: desk.")

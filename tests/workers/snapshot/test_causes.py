@@ -221,8 +221,9 @@ def test_the_headline_names_the_cause_within_ten_seconds_and_changes_at_most_eve
     kind = KINDS[name]
     plant, seen = start(kind.inject)
     wrong = [row.sentence for row in seen if row.seconds >= kind.known + 10 and not row.sentence.startswith(kind.says)]
-    if name == "burst":  # it ends
-        wrong = [sentence for sentence in wrong if "keeps up again" not in sentence]
+    if name == "burst":  # it ends, and so does its backlog
+        after = ("The backlog of a burst on queue process", "Queue process keeps up again")
+        wrong = [sentence for sentence in wrong if not sentence.startswith(after)]
     assert wrong == []
     changes = count_changes(seen)
     assert all(later - before >= 5 for before, later in pairwise(changes)), changes
@@ -335,6 +336,24 @@ def test_a_burst_says_how_long_it_takes_and_that_nothing_is_to_do():
     assert found.impact == "Oldest event 12 s (limit 30 s); 840 events wait; empty in about 21 s. Nothing to do."
 
 
+def test_a_burst_names_its_producer_only_while_it_arrives():
+    plant, _ = start(send_burst, seconds=4)
+    assert plant.snapshot.health.sentence.startswith("A burst on queue process from web")
+    plant, _ = start(send_burst, seconds=30)
+    assert plant.snapshot.health.sentence.startswith("The backlog of a burst on queue process;")
+
+
+@pytest.mark.parametrize(("service_seconds", "first"), [(0.01, "Add 1 worker slot"), (0.05, "Pause intake of process")])
+def test_of_a_burst_that_one_more_slot_can_not_process_the_intake_is_paused_first(service_seconds, first):
+    plant = VirtualPlant()
+    plant.run(60)
+    plant.busy(process=2)
+    for second in range(20):
+        plant.fall_behind("process", 2.0 * second, 400 * second, in_per_second=200.0, service_seconds=service_seconds)
+        plant.run(1)
+    assert plant.snapshot.health.findings[0].actions[0].words == first
+
+
 def test_two_causes_at_once_are_two_findings_each_with_its_action():
     plant, _ = start(make_handler_slow, reject_declaration, lose_node, seconds=60)
     found = [row.sentence for row in plant.snapshot.health.findings]
@@ -386,6 +405,9 @@ def test_a_process_that_the_supervisor_restarted_quickly_is_seen_for_a_minute():
     health = plant.observe()
     assert (health.severity, health.sentence) == ("notice", "Process n2 restarted after SIGKILL.")
     assert health.findings[0].impact == "It was gone for 2.1 s."
+    plant.document["processes"] = [event | {"down_seconds": 0.04}]
+    plant.run(8)
+    assert plant.snapshot.health.findings[0].impact == "", "it starts at once, which says nothing"
 
 
 def test_events_that_come_in_batches_are_no_burst():

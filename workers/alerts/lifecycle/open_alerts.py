@@ -16,6 +16,7 @@ from workers.steering.kept import exclude_kept
 from workers.steering.scope import format_time
 
 MAX_SHOWN = 200
+NOBODY_YET = "No receiver has been notified yet."
 OPEN = (Alert.State.FIRING, Alert.State.ACKNOWLEDGED)
 
 
@@ -121,7 +122,9 @@ def describe_situation(alert: Alert) -> AlertSituation:
     if not steps:
         return AlertSituation("Not acknowledged. The alert notifies nobody.")
     if alert.next_step >= len(steps):
-        return AlertSituation(f"Not acknowledged; all escalation steps are done. {_list_notified(alert)}")
+        notified = _list_notified(alert)
+        steps_over = "; all escalation steps are done" if notified != NOBODY_YET else ""
+        return AlertSituation(f"Not acknowledged{steps_over}. {notified}")
     names = " and ".join(steps[alert.next_step]["receivers"])
     due = compute_next_step_time(alert, steps)
     if due is None:
@@ -150,7 +153,7 @@ def _list_notified(alert: Alert) -> str:
     arrived = alert.deliveries.filter(message__state=Message.State.SENT).order_by("pk")
     last = dict(arrived.values_list("receiver__name", "kind"))
     names = [name for name, kind in last.items() if kind == Delivery.Kind.FIRING]
-    return f"Notified: {', '.join(names)}." if names else "No receiver has been notified."
+    return f"Notified: {', '.join(names)}." if names else NOBODY_YET
 
 
 def select_due_alerts(before: datetime) -> QuerySet[Alert]:
