@@ -12,7 +12,7 @@ from console.audit import audit_log
 from console.models import SavedFilter
 
 MAX_NAME, MAX_QUERY, MAX_FILTERS = 60, 1_000, 30
-PLACES = ("before", "after")  # the user's position in the list, not part of a filter
+PLACES = ("at", "before", "after")  # the user's position in time and in the list, not part of a filter
 
 
 @transaction.atomic

@@ -7,7 +7,7 @@ from typing import Literal
 
 from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
-from django.db.models.functions import Coalesce
+from django.utils import timezone
 
 from console.display.formats import format_minutes
 from console.drills.scenarios import AssessedResponses, DrillScenario, assess, get_scenario
@@ -48,11 +48,16 @@ def list_drill_alerts(drill: Drill) -> list[Alert]:
     """Return the alerts that fired or came back during the drill, the oldest first. Notices call nobody."""
     if drill.started_at is None:
         return []
-    rows = Alert.objects.annotate(present_since=Coalesce("returned_at", "fired_at")).exclude(severity="notice")
-    rows = rows.filter(present_since__gte=drill.started_at)
-    if drill.ended_at is not None:
-        rows = rows.filter(present_since__lte=drill.ended_at)
-    return list(rows.order_by("present_since", "pk"))
+    span = (drill.started_at, drill.ended_at or timezone.now() + timedelta(days=1))
+    rows = Alert.objects.exclude(severity="notice").filter(Q(fired_at__range=span) | Q(returned_at__range=span))
+    return sorted(rows, key=lambda alert: (find_start(alert, drill), alert.pk))
+
+
+def find_start(alert: Alert, drill: Drill) -> datetime:
+    """Return when an alert first fired during the drill: an older one came back then."""
+    fired, returned = alert.fired_at, alert.returned_at
+    assert fired is not None and drill.started_at is not None
+    return fired if fired >= drill.started_at or returned is None else returned
 
 
 def list_person_actions(drill: Drill) -> list[AuditEntry]:
@@ -96,7 +101,7 @@ def evaluate(drill: Drill, now: datetime) -> None:
     Raises `BadInput` for a scenario that does not exist any more.
     """
     scenario, alerts = get_scenario(drill.scenario), list_drill_alerts(drill)
-    drill.alerted_at = next((alert.since for alert in alerts), None)
+    drill.alerted_at = next((find_start(alert, drill) for alert in alerts), None)
     drill.person = drill.person or _find_responder(drill, scenario)
     responses = find_responses(drill, scenario)
     drill.action_seconds = responses.action_seconds
@@ -158,8 +163,10 @@ def build_debrief(drill: Drill) -> list[DebriefRow]:
         for fault in started
     ]
     for alert in list_drill_alerts(drill):
-        if alert.under_id is None and alert.since is not None:
-            rows.append(DebriefRow(after(alert.since), "alert", f"Alert {alert.pk} (drill): {alert.title}."))
+        if alert.under_id is None:
+            rows.append(
+                DebriefRow(after(find_start(alert, drill)), "alert", f"Alert {alert.pk} (drill): {alert.title}.")
+            )
     if drill.noticed_at is not None:
         note = format_minutes(compute_seconds(drill, drill.noticed_at))
         rows.append(DebriefRow(after(drill.noticed_at), "neutral", "Opened the incident.", note))

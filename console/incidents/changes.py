@@ -140,7 +140,7 @@ def search_changes(alert: Alert, data: Path) -> list[IncidentChange]:
         for change in changes
     ]
     ranked = rank_changes(plain, onset.timestamp(), steps, records)
-    known = snapshot is not NOTHING_SEEN
+    known = snapshot is not NOTHING_SEEN and bool(list_alert_parts(alert.labels))
     rows = [row for row in ranked if not (known and _is_unrelated(changes[row.place], row.steps))]
     return [_build_row(changes[row.place], row.steps, row.delay_seconds, row.weight, records) for row in rows]
 

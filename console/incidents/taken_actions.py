@@ -16,7 +16,7 @@ from controllers.concurrency.law import LAW as CONCURRENCY
 from workers.alerts.conditions.condition import describe_loop
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SuggestedAction
-from workers.models import Plan
+from workers.models import Loop, Plan
 from workers.snapshot.suggestions import PIPELINE_START_SECONDS
 
 RECENT = timedelta(minutes=10)
@@ -51,13 +51,14 @@ class ReviewedActions:
 class _Record(NamedTuple):
     """How the audit log names an action. target: "" for any target; part: a name that the new values must contain.
 
-    override: the name of the override that the action sets, or "".
+    override: the name of the override that the action sets, or ""; mode: the mode that it sets, or "".
     """
 
     action: str
     target: str
     part: str = ""
     override: str = ""
+    mode: str = ""
 
 
 def review_actions(
@@ -92,7 +93,9 @@ def _name_record(suggested: SuggestedAction) -> _Record | None:
         case "queue.pause":
             return _Record("queue.pause", f"queue {name}", suggested.value, override=suggested.value)
         case "loop.mode":
-            return _Record("loop.mode", f"{CONCURRENCY.name}/{name}" if kind == "host" else name, override="mode")
+            mode = suggested.value if suggested.value in Loop.Mode.values else Loop.Mode.MANUAL
+            target = f"{CONCURRENCY.name}/{name}" if kind == "host" else name
+            return _Record("loop.mode", target, override="mode", mode=mode)
         case "pipeline.steer":
             return _Record(f"pipeline.{suggested.value or 'restart'}", name)
         case "queue.define":
@@ -122,6 +125,7 @@ def _find_entry(record: _Record, entries: Iterable[AuditEntry]) -> AuditEntry | 
             failed = entry.action.startswith(FAILED)
             # Other changes of a queue are no remedy, and may even be the cause.
             is_other = record.action == "queue.change" and not is_roll_back(entry)
+            is_other |= record.mode not in ("", (entry.after or {}).get("mode"))
             return None if failed or is_other else entry
     return None
 

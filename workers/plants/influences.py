@@ -102,9 +102,11 @@ def _iterate_process_edges(snapshot: Snapshot) -> Iterator[Edge]:
         yield from ((f"node/{name}", f"process/{process}") for process in (name, f"agent-{name}"))
     for name, host in snapshot.hosts.items():
         yield f"host/{name}", f"process/worker-{host.role}"
-    yield "pipeline", "process/pipeline"
-    for name in snapshot.pipeline.applications:
-        yield f"application/{name}", "process/pipeline"
+    replicas = {event.name for event in snapshot.processes if event.name.startswith("pipeline-")}
+    for process in ("pipeline", *sorted(replicas)):
+        yield "pipeline", f"process/{process}"
+        yield from ((f"application/{name}", f"process/{process}") for name in snapshot.pipeline.applications)
+    yield from ((f"producer/{name}", "process/telemetry") for name in snapshot.producers)
     for name in snapshot.loops:
         yield from ((f"loop/{name}", f"process/{process}") for process in ("worker-control", "beat", "control"))
 

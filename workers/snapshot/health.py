@@ -175,7 +175,8 @@ def _iterate_findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
     yield from (_build_finding(subject_finding) for subject_finding in findings if subject_finding.kind != "loop")
     recoveries = _list_recoveries(snapshot)
     for event in sorted(snapshot.processes, key=lambda event: -event.at):
-        if event.kind == "restarted" and not any(format_restart(event) in row.sentence for row in recoveries):
+        said = f": {format_restart(event)}."
+        if event.kind == "restarted" and not any(row.sentence.endswith(said) for row in recoveries):
             yield _describe_restart(event)
     yield from (finding for state in snapshot.states.values() for finding in state.also)
     loops = sorted(

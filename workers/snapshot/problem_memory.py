@@ -8,6 +8,7 @@ it later, both are one problem, which began when the first of them began.
 from common.stored_document import replace_fields
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import Problem, SubjectState
+from workers.snapshot.parts import SAME_RUN_SECONDS
 from workers.snapshot.recovery import FindAction, describe_recovery, describe_return
 
 KINDS = ("plant", "pipeline", "application", "node", "queue", "host")
@@ -25,13 +26,16 @@ class ProblemMemory:
     """
 
     def __init__(self, before: Snapshot, find_action: FindAction = lambda problem: None) -> None:
-        self._find_action = find_action
+        self._find_action, self._left_at = find_action, before.at
         self._open = {problem.subject: problem for problem in before.problems if problem.ended_at is None}
         self._over = [problem for problem in before.problems if problem.ended_at is not None]
 
     def add(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with its problems. Its states must be known."""
         now = snapshot.at or 0.0
+        if self._left_at is not None and now - self._left_at > SAME_RUN_SECONDS:
+            self._open.clear()  # Nobody knows when they ended.
+        self._left_at = None
         for subject, state in snapshot.states.items():
             if state.kind in KINDS and _is_problem(state):
                 self._follow(subject, state, snapshot)
@@ -65,10 +69,12 @@ class ProblemMemory:
         if self._join_root(problem, state):
             self._open.pop(subject)
         elif state is None or not (_is_problem(state) or state.late or state.within is not None):
+            ended = replace_fields(problem, ended_at=now)
+            # A subject that is gone has not recovered.
+            is_back = state is not None and now - problem.began_at >= MIN_SECONDS
+            recovery = describe_recovery(ended, snapshot.processes, self._find_action) if is_back else ""
             self._open.pop(subject)
             if now - problem.began_at >= MIN_SECONDS:
-                ended = replace_fields(problem, ended_at=now)
-                recovery = describe_recovery(ended, snapshot.processes, self._find_action)
                 self._over.append(replace_fields(ended, recovery=recovery))
 
     def _join_root(self, problem: Problem, state: SubjectState | None) -> bool:

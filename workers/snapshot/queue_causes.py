@@ -14,7 +14,6 @@ from workers.documents.snapshot import Snapshot
 from workers.documents.states import Severity, SuggestedAction
 from workers.models import Loop
 from workers.snapshot import suggestions
-from workers.snapshot.queue_memory import UNUSUAL
 from workers.snapshot.scene import (
     CLEARLY_SLOWER,
     DEAD_LETTERS,
@@ -127,7 +126,7 @@ def _find_slot_holder(scene: Scene) -> Iterator[Cause]:
         protect = pause if victims else []
         # More capacity rarely helps against a hot key: its producer has to stop.
         few = [*intake, *slot] if _needs_more_slots(snapshot, name) else [*slot, *intake]
-        actions = [*intake, *protect, *slot] if hot else [*remedy, few[0], *protect, *few[1:]] if few else [*remedy]
+        actions = [*intake, *protect, *slot] if hot else [*remedy, *few[:1], *protect, *few[1:]]
     loops = [subject for queue in (name, *victims) for subject in scene.list_loops(queue=queue)]
     affected = (*(f"queue/{queue}" for queue in victims), *loops)
     severity: Severity | None = "warning" if is_early else None
@@ -307,10 +306,7 @@ def _describe_caught_up(scene: Scene, name: str) -> Cause:
 
 def _describe_burst(snapshot: Snapshot, name: str) -> str:
     """Return a burst with its producer, or what it left: then other producers send most events."""
-    row = snapshot.queues[name]
-    arrivals, usual = row.in_per_second, row.usual_in_per_second
-    is_over = (snapshot.at or 0.0) - (row.burst_at or 0.0) > BURST_OVER_SECONDS
-    if is_over or (arrivals is not None and usual is not None and arrivals <= UNUSUAL * usual):
+    if (snapshot.at or 0.0) - (snapshot.queues[name].burst_at or 0.0) > BURST_OVER_SECONDS:
         return f"The backlog of a burst on queue {name}"
     return f"A burst on queue {name}{describe_producer(snapshot, name)}"
 

@@ -79,8 +79,11 @@ class TrendWatch:
             self._trend = None
             return
         begins = max(BEGINS_EVENTS, BEGINS_SHARE * (value - change))
+        # What has turned shows in the newest two thirds first.
+        turned = self._recent_change if change * self._recent_change < 0 else 0.0
+        change = turned if abs(turned) > ENDS * begins else change
         trend: Trend = "rising" if change > 0 else "falling"
-        limit = ENDS * begins if trend == self._trend else begins
+        limit = ENDS * begins if trend == self._trend or turned else begins
         self._trend = trend if abs(change) > limit else "steady"
 
     @property
@@ -94,18 +97,15 @@ class TrendWatch:
         return median(values[-third:]) - median(values[:third])
 
     @property
+    def _recent_change(self) -> float:
+        """Return the median of the newest third, less that of the third before it."""
+        third, values = len(self._samples) // 3, [value for _, value in self._samples]
+        return median(values[-third:]) - median(values[-2 * third : -third])
+
+    @property
     def trend(self) -> Trend | None:
         """Return the trend; None with too few samples."""
         return self._trend
-
-
-def correct_trend(trend: Trend | None, in_per_second: float | None, out_per_second: float | None) -> Trend | None:
-    """Return a trend of a backlog that the present rates do not contradict: it lags by half its window."""
-    if in_per_second is None or out_per_second is None:
-        return trend
-    if trend == "rising" and out_per_second > in_per_second:
-        return "falling"
-    return "rising" if trend == "falling" and in_per_second > out_per_second else trend
 
 
 class ReportTimes:

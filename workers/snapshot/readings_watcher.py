@@ -10,7 +10,7 @@ from workers.documents.loops import LoopStatus, OverrideStatus
 from workers.documents.snapshot import Snapshot
 from workers.snapshot.compose import SnapshotInputs, Watch, compose, count_work
 from workers.snapshot.node_capacity import CapacityWatch
-from workers.snapshot.rates import LEAVING_WINDOW_SECONDS, WINDOW_SECONDS, Rates, ReportTimes, TrendWatch, correct_trend
+from workers.snapshot.rates import LEAVING_WINDOW_SECONDS, WINDOW_SECONDS, Rates, ReportTimes, TrendWatch
 from workers.snapshot.readings import Readings
 
 LATENCY_WINDOW_SECONDS = 15.0
@@ -56,9 +56,7 @@ class ReadingsWatcher:
         whole = self._trends.setdefault("plant", TrendWatch())
         whole.add(snapshot.totals.backlog_events, at_seconds)
         change = None if whole.change is None else round(whole.change)
-        totals = snapshot.totals
-        trend = correct_trend(whole.trend, totals.in_per_second, totals.out_per_second)
-        totals = replace_fields(totals, backlog_change_events=change, backlog_trend=trend)
+        totals = replace_fields(snapshot.totals, backlog_change_events=change, backlog_trend=whole.trend)
         return replace_fields(snapshot, queues=queues, totals=totals)
 
     def _build_inputs(self, readings: Readings, now: float, monotonic_seconds: float) -> SnapshotInputs:

@@ -21,6 +21,7 @@ from workers.snapshot.suggestions import format_seconds
 
 SHOWN_SECONDS = 60.0
 MAX_READ = 500
+READ = ("at", "action", "loop__law", "loop__target")
 NAMES = {
     "queue": "Queue {}",
     "node": "Node {}",
@@ -91,7 +92,7 @@ def find_solving_action(problem: Problem) -> SolvingAction | None:
     acted = LedgerEntry.objects.filter(at__range=lifetime, applied=True, mode__in=Loop.ACTING, verdict__in=SOLVING)
     entries = [
         entry
-        for entry in acted.select_related("loop").order_by("-at", "-pk")[:MAX_READ]
+        for entry in acted.select_related("loop").only(*READ).order_by("-at", "-pk")[:MAX_READ]
         if find_display(entry.loop.law, entry.loop.target).is_news and _acts_on(entry, problem.subject)
     ]
     if not entries:

@@ -22,6 +22,7 @@ from workers.documents.states import SEVERITIES, Severity, SubjectFinding, build
 from workers.models import LedgerEntry, Loop
 
 MAX_SHOWN = 3
+MAX_WITH_ACTIONS = 10  # problems below the headline; of others, their own pages offer the actions
 MAX_QUEUES, MAX_DECISIONS, MAX_CHANGES, MAX_READ = 4, 3, 2, 400
 LOUD = SEVERITIES.index("warning")
 
@@ -113,7 +114,10 @@ def build_hero(snapshot: Snapshot, actor: Actor, is_past: bool) -> Hero:
     return Hero(
         severity=severity,
         shown=[_build_shown(group, snapshot, actor, is_past) for group in chosen],
-        others=[_build_shown(group, snapshot, actor, is_past) for group in groups if group not in chosen],
+        others=[
+            _build_shown(group, snapshot, actor, is_past or place >= MAX_WITH_ACTIONS)
+            for place, group in enumerate(group for group in groups if group not in chosen)
+        ],
         details=_build_details(chosen[0][0], snapshot, actor) if alone else None,
         last_incident=None if is_loud or is_past else resolved.order_by("-resolved_at", "-pk").first(),
     )

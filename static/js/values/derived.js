@@ -44,8 +44,9 @@ export const derived = {
   },
   effect(element, { health }) {
     const actions = health.findings?.flatMap((finding) => finding.actions ?? []) ?? [];
-    const shown = actions.find(({ action, subject, value = "" }) => element.dataset.action === `${action}-${subject}-${value}`.replace(/[./@ ]/g, "-"));
-    if (shown?.effect) set(element, shown.effect);
+    const alike = actions.filter(({ action, subject, value = "" }) => element.dataset.action === `${action}-${subject}-${value}`.replace(/[./@ ]/g, "-"));
+    // The same action has another effect for each of several problems: then the one that the server rendered stays.
+    if (alike.length === 1 && alike[0].effect) set(element, alike[0].effect);
   },
   backlog(element, { totals }) {
     set(element, TRENDS[totals.backlog_trend ?? ""] ?? "");

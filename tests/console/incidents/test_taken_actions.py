@@ -60,6 +60,14 @@ def test_a_pause_that_was_ended_is_offered_again_at_once(ended):
     assert words(review(pause)) == ["Pause consumption"]
 
 
+def test_a_loop_that_a_person_set_to_another_mode_did_not_get_the_suggested_one():
+    slot = SuggestedAction(action="loop.mode", subject="loop/concurrency/jobs@vm", value="3", words="Add 1 worker slot")
+    act("loop.mode", "concurrency/jobs@vm", after={"mode": "auto"})
+    assert words(review(slot)) == ["Add 1 worker slot"]
+    act("loop.mode", "concurrency/jobs@vm", after={"mode": "manual"})
+    assert words(review(slot)) == []
+
+
 def test_the_state_of_the_process_says_whether_it_runs_again():
     act("process.restart", "agent-n2")
     event = {"name": "agent-n2", "kind": "restarted", "at": timezone.now().timestamp() + 3}

@@ -339,7 +339,7 @@ def test_a_burst_says_how_long_it_takes_and_that_nothing_is_to_do():
 def test_a_burst_names_its_producer_only_while_it_arrives():
     plant, _ = start(send_burst, seconds=4)
     assert plant.snapshot.health.sentence.startswith("A burst on queue process from web")
-    plant, _ = start(send_burst, seconds=30)
+    plant, _ = start(send_burst, seconds=45)
     assert plant.snapshot.health.sentence.startswith("The backlog of a burst on queue process;")
 
 

@@ -1,6 +1,6 @@
 """The observer remembers when each problem began and ended, and what it explained."""
 
-from common.stored_document import convert_to_plain
+from common.stored_document import convert_to_plain, replace_fields
 from tests.workers.snapshot.test_causes import make_handler_slow
 from tests.workers.snapshot.trouble import VirtualPlant
 from workers.snapshot.problem_memory import KEPT_SECONDS, ProblemMemory
@@ -44,3 +44,12 @@ def test_another_observer_continues_with_the_problems_of_the_last_snapshot():
     break_plant(plant, 20)
     continued = ProblemMemory(plant.snapshot).add(plant.snapshot)
     assert convert_to_plain(continued.problems) == convert_to_plain(plant.snapshot.problems)
+
+
+def test_a_problem_of_a_plant_that_was_off_for_hours_is_not_open_any_more():
+    plant = VirtualPlant()
+    plant.run(60)
+    break_plant(plant, 20)
+    memory = ProblemMemory(plant.snapshot)
+    tomorrow = replace_fields(plant.snapshot, at=(plant.snapshot.at or 0.0) + 50_000.0, states={})
+    assert memory.add(tomorrow).problems == []

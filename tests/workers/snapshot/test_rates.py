@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from workers.snapshot.rates import LATE_SECONDS, Rates, ReportTimes, TrendWatch, correct_trend
+from workers.snapshot.rates import LATE_SECONDS, Rates, ReportTimes, TrendWatch
 
 RATE, BLOCK = 20_000.0, 5_000
 
@@ -111,15 +111,6 @@ def test_an_unknown_sample_begins_anew():
     assert watched([*range(0, 3_000, 100), None]).trend is None
 
 
-@pytest.mark.parametrize(
-    ("trend", "rates", "shown"),
-    [
-        ("rising", (30.0, 170.0), "falling"),
-        ("falling", (800.0, 170.0), "rising"),
-        ("rising", (800.0, 170.0), "rising"),
-        ("steady", (30.0, 40.0), "steady"),
-        ("rising", (None, 170.0), "rising"),
-    ],
-)
-def test_the_trend_of_a_backlog_agrees_with_what_comes_in_and_goes_out_now(trend, rates, shown):
-    assert correct_trend(trend, *rates) == shown
+def test_a_backlog_that_begins_to_fall_is_said_to_fall_while_it_is_still_larger_than_half_a_minute_ago():
+    watch = watched([*range(0, 20_000, 1_000), *range(20_000, 13_000, -500)])
+    assert watch.trend == "falling" and watch.change > 0

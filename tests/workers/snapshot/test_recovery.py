@@ -95,3 +95,14 @@ def test_only_applied_actions_on_the_subject_in_the_life_of_the_problem_count():
     ]})  # fmt: skip
     found = find_solving_action(problem)
     assert found is not None and found.did == "moved 120 points from n2 to n1"
+
+
+def test_a_queue_that_was_deleted_does_not_keep_up_again():
+    plant = VirtualPlant()
+    plant.run(60)
+    for second in range(42):
+        plant.fall_behind("process", 1.0 * second, 40 * second)
+        plant.run(1)
+    del plant.document["queues"]["process"]
+    plant.run(8)
+    assert not any("again" in sentence for sentence in list_sentences(plant))

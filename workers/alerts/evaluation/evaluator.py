@@ -240,7 +240,9 @@ def _show(alert: Alert, rule: AlertRule, reading: Reading) -> None:
     alert.threshold = rule.threshold
     if reading.value is None:
         return
-    alert.sentence, alert.value = reading.sentence, float(reading.value)
+    alert.value = float(reading.value)
+    if not alert.sentence or rules.build_thresholds(rule).compute_signal(alert.value) != "off":
+        alert.sentence = reading.sentence  # While it ends, the last sentence of the problem stays.
     worst = max if CONDITIONS[rule.condition].above else min
     alert.worst = alert.value if alert.worst is None else worst(alert.worst, alert.value)
 

@@ -139,7 +139,7 @@ def reopen(ended: Episode, now: float, is_known: bool = False) -> Episode:
 
     This is a new round of the same episode, with an end of its own. A person who had acknowledged it was notified of
     its end, so it is no longer acknowledged. If it flaps, its steps count only after a calm time, so that an alert that
-    ends within it notifies nobody. is_known: nobody was notified of the end yet, so the escalation goes on.
+    ends within it notifies nobody. is_known: nobody was notified of the end yet, so no step is repeated.
     """
     came_back = ended.came_back + 1
     calm_seconds = CALM_SECONDS if came_back >= FLAPS else 0.0
@@ -153,7 +153,7 @@ def reopen(ended: Episode, now: float, is_known: bool = False) -> Episode:
         returned_at=now,
         round=ended.round + 1,
         next_step=ended.next_step if is_known else 0,
-        told_from=ended.told_from if is_known and ended.told_from is not None else now + calm_seconds,
+        told_from=now + calm_seconds,
     )
 
 
