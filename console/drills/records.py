@@ -54,7 +54,7 @@ def list_drill_alerts(drill: Drill) -> list[Alert]:
 
 
 def find_start(alert: Alert, drill: Drill) -> datetime:
-    """Return when an alert first fired during the drill: an older one came back then."""
+    """Return when an alert first fired during the drill; for an older alert, when it fired again."""
     fired, returned = alert.fired_at, alert.returned_at
     assert fired is not None and drill.started_at is not None
     return fired if fired >= drill.started_at or returned is None else returned

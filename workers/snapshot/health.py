@@ -44,7 +44,7 @@ JUDGED = frozenset(
         "shedding",
         "loop_silent",
         "loop_stale",
-        "observer_silent",  # a snapshot shows that somebody observes
+        "observer_silent",  # a new snapshot proves that the observer runs
     }
 )
 OF_ALL_LOOPS = ("loops_stopped", "host_overloaded")

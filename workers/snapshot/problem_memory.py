@@ -34,7 +34,7 @@ class ProblemMemory:
         """Return the snapshot with its problems. Its states must be known."""
         now = snapshot.at or 0.0
         if self._left_at is not None and now - self._left_at > SAME_RUN_SECONDS:
-            self._open.clear()  # Nobody knows when they ended.
+            self._open.clear()  # Their ends were not observed.
         self._left_at = None
         for subject, state in snapshot.states.items():
             if state.kind in KINDS and _is_problem(state):

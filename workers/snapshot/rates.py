@@ -79,7 +79,7 @@ class TrendWatch:
             self._trend = None
             return
         begins = max(BEGINS_EVENTS, BEGINS_SHARE * (value - change))
-        # What has turned shows in the newest two thirds first.
+        # A change of direction shows in the newest two thirds first.
         turned = self._recent_change if change * self._recent_change < 0 else 0.0
         change = turned if abs(turned) > ENDS * begins else change
         trend: Trend = "rising" if change > 0 else "falling"

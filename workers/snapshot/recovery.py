@@ -81,7 +81,7 @@ def describe_recovery(problem: Problem, processes: Sequence[ProcessEvent], find_
         if event.kind == "restarted" and event.name in own and event.at >= problem.began_at - SHOWN_SECONDS:
             return f"{said}: {format_restart(event)}."
     action = find_action(problem)
-    # The ledger shows what the loop did, not that this ended the problem: its cause may have gone by itself.
+    # The ledger does not show that the action ended the problem: the cause may have ended by itself.
     return f"{said}." if action is None else f"{said}. Meanwhile, the {action.law.replace('_', ' ')} law {action.did}."
 
 
