@@ -365,7 +365,12 @@ def _list_named_processes(names: Sequence[str]) -> list[ProcessRow]:
     if names and supervisor.is_there():
         with suppress(NoSupervisor):
             rows = supervisor.list_processes()
-    return [row for name in names for row in rows if row.name == name or row.name.startswith(f"{name}-")]
+    return [
+        row
+        for name in names
+        for row in rows
+        if row.name == name or (name == "pipeline" and row.name.startswith("pipeline-"))
+    ]
 
 
 RESTARTED = (

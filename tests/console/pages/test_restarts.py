@@ -19,7 +19,7 @@ def node(db):
 @pytest.fixture
 def supervised(monkeypatch):
     """A supervisor; returns the processes that were told to end."""
-    names = ("agent-n1", "n1", "n2", "worker-jobs")
+    names = ("agent-n1", "n1", "n1-b", "agent-n1-b", "n2", "worker-jobs")
     rows = [ProcessRow(name, "RUNNING", WORDS["RUNNING"], 7, 1.0, 0, None, "") for name in names]
     ended = []
     monkeypatch.setattr(supervisor, "is_there", lambda: True)
