@@ -5,10 +5,8 @@ import * as commands from "./forms/commands.js";
 import * as drafts from "./forms/drafts.js";
 import * as forms from "./forms/forms.js";
 import * as keys from "./frame/keys.js";
-import * as lapsed from "./forms/lapsed.js";
 import * as live from "./frame/live.js";
 import * as notices from "./frame/notices.js";
-import * as notifications from "./frame/notifications.js";
 import * as past from "./frame/past.js";
 import * as pause from "./values/pause.js";
 import * as refresh from "./values/refresh.js";
@@ -19,15 +17,19 @@ import * as table from "./frame/table.js";
 import { replace } from "./values/store.js";
 
 replace(JSON.parse(document.getElementById("snapshot").textContent));
-for (const part of [bind, strip, columns, table, search, keys, forms, commands, drafts, lapsed, notices, pause, notifications, refresh, sparks, past]) part.start();
+for (const part of [bind, strip, columns, table, search, keys, forms, commands, drafts, notices, pause, refresh, sparks, past]) part.start();
 /** @type {[selector: string, load: () => Promise<{ start: () => void }>][]} */
 const rare = [
   ["form[data-points]", () => import("./forms/points.js")],
   ["#steer, #prediction", () => import("./charts/prediction.js")],
   ["[data-editor]", () => import("./forms/editor.js")],
   ["form[data-preview], select[data-shows], [data-print]", () => import("./forms/previews.js")],
+  ["input.would, select.would", () => import("./forms/lapsed.js")],
   ["form[data-scope]", () => import("./forms/scope.js")],
   ["[data-appearance]", () => import("./frame/theme_switch.js")],
 ];
 for (const [selector, load] of rare) if (document.querySelector(selector)) load().then((part) => part.start());
+// Where nobody permitted notifications, only the pages that ask for the permission need their module.
+const permitted = "Notification" in window && Notification.permission === "granted";
+if (permitted || document.querySelector("#notify-ask, [data-notify-test]")) import("./frame/notifications.js").then((part) => part.start());
 if (!past.isPast()) live.start();

@@ -1,13 +1,11 @@
 // Browser notifications for alerts: one per escalation step, however many pages are open. The snapshot lists the step
 // until someone acts, so a page that was closed shows it later.
-import { calling } from "../values/derived.js";
 import { isPast } from "./past.js";
 import { subscribe } from "../values/store.js";
 
 const KEPT = "weir-announced", LOCK = "weir-announce";
 const AGAIN_MILLISECONDS = 10_000; // retry delay after a failed notification
 const ASKED = "Show alerts as browser notifications, even while you work in another window.";
-const title = document.title;
 
 export function start() {
   document.addEventListener("click", ({ target }) => {
@@ -16,12 +14,7 @@ export function start() {
   });
   offer();
   if (isPast()) return; // past alerts need no notification
-  subscribe((snapshot) => {
-    const count = calling(snapshot).filter((alert) => alert.quiet == null).length;
-    const shown = count ? `(${count}) ${title}` : title;
-    if (document.title !== shown) document.title = shown;
-    announce((snapshot.alerts ?? []).filter((alert) => alert.announce));
-  });
+  subscribe((snapshot) => announce((snapshot.alerts ?? []).filter((alert) => alert.announce)));
 }
 
 function offer() {

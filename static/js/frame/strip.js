@@ -14,14 +14,24 @@ const OLD = { silent: "Observer not responding", down: "Disconnected" };
 const ASK_SECONDS = 5; // between two requests for the open alerts, while the observer is not responding
 const AGED = ["live", "polling", "silent", "down"]; // states whose slot shows the age of the data
 const connection = /** @type {HTMLElement} */ (document.getElementById("connection"));
+const title = document.title;
 
 export function start() {
   if (!connection) return;
   document.addEventListener("weir:connection", show);
   document.addEventListener("weir:age", show);
-  subscribe((snapshot) => { manualChanges(snapshot); incidents(calling(snapshot)); announce(snapshot); });
+  subscribe((snapshot) => { manualChanges(snapshot); incidents(calling(snapshot)); announce(snapshot); countInTitle(snapshot); });
   setInterval(countDown, 500);
   countDown();
+}
+
+/** Show the number of unacknowledged alerts in the title of the browser tab.
+ * @param {LiveSnapshot} snapshot */
+function countInTitle(snapshot) {
+  if (isPast()) return;
+  const count = calling(snapshot).filter((alert) => alert.quiet == null).length;
+  const shown = count ? `(${count}) ${title}` : title;
+  if (document.title !== shown) document.title = shown;
 }
 
 function show() {
