@@ -380,6 +380,7 @@ OTLP_PREFIX = "OTEL_"  # of OpenTelemetry's library, which reads more of them th
 # Set by Spark for the processes that it starts.
 SPARK_CALLBACK_PORT = "PYTHON_WORKER_FACTORY_PORT"
 SPARK_CALLBACK_SECRET = "PYTHON_WORKER_FACTORY_SECRET"
+SPARK_CALLBACK_PATH = "PYTHON_WORKER_FACTORY_SOCK_PATH"  # instead of the port and the secret
 PYTHONPATH = "PYTHONPATH"
 
 

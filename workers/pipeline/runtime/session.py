@@ -6,7 +6,6 @@ call over here, by a socket in a folder of this user alone, and ends. A thread a
 the connection.
 """
 
-import json
 import logging
 import socket
 import threading
@@ -28,7 +27,13 @@ from workers.host.spark import (
     build_spark_environment,
 )
 from workers.pipeline.runtime.source import AssignmentSource, ResultSource
-from workers.pipeline.runtime.worker_start import call_back, create_python_launcher, open_calls_address
+from workers.pipeline.runtime.worker_start import (
+    SparkCall,
+    build_socket_settings,
+    call_back,
+    create_python_launcher,
+    open_calls_address,
+)
 from workers.pipeline.tiers.event_source import EventSource
 
 if TYPE_CHECKING:
@@ -52,17 +57,16 @@ def answer_sources(folder: Path) -> None:
             # After any error the next call is answered; a worker whose call is not taken calls Spark itself.
             with suppress(OSError, ValueError, KeyError, TypeError), connection:
                 connection.settimeout(HAND_OVER_SECONDS)
-                asked = json.loads(connection.recv(MAX_BYTES))
-                call = (int(asked["port"]), str(asked["secret"]))
-                threading.Thread(target=_answer_source, args=call, daemon=True, name="source").start()
+                call = SparkCall.from_text(connection.recv(MAX_BYTES))
+                threading.Thread(target=_answer_source, args=(call,), daemon=True, name="source").start()
                 connection.sendall(b"ok")
 
     threading.Thread(target=accept, daemon=True, name="sources").start()
 
 
-def _answer_source(port: int, secret: str) -> None:
+def _answer_source(call: SparkCall) -> None:
     # Spark closes the connection when its query ends; a failure before that has been sent to it.
-    with suppress(OSError, SystemExit), call_back(port, secret) as stream:
+    with suppress(OSError, SystemExit), call_back(call) as stream:
         runner.main(stream, stream)
 
 
@@ -115,16 +119,19 @@ def start_session(
     """
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it logs every connection
     variables.PROCESS.update(build_spark_environment(folder / "java"))
+    sockets: dict[str, str] = {}
     if master.startswith("local"):
         python = create_python_launcher(folder / "python")
         variables.PROCESS.update({"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python})
         answer_sources(folder / "python")
+        sockets = build_socket_settings(folder)
     builder = SparkSession.builder.master(master).appName(f"weir {name}")
     more = archive_options(variables.PROCESS["JAVA_HOME"]) if java is None else java
     settings = {
         **_build_settings(folder, heap, more),
         **build_driver_settings(master),
         **build_private_settings(master, folder),
+        **sockets,
     }
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,7 +17,13 @@ import pytest
 
 from tests.waiting import MAX_SECONDS
 from workers.pipeline.runtime.session import answer_sources
-from workers.pipeline.runtime.worker_start import CALLS, SOURCE_WORKER, create_python_launcher
+from workers.pipeline.runtime.worker_start import (
+    CALLS,
+    MAX_SOCKET_PATH,
+    SOURCE_WORKER,
+    build_socket_settings,
+    create_python_launcher,
+)
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -32,6 +39,27 @@ def begun(folder: Path):
             "PYTHON_WORKER_FACTORY_PORT": str(server.getsockname()[1]),
             "PYTHON_WORKER_FACTORY_SECRET": "a secret of Spark",
         }
+        command = [create_python_launcher(folder), "-m", SOURCE_WORKER]
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        try:
+            connection, _ = server.accept()
+            with connection:
+                connection.settimeout(MAX_SECONDS)
+                yield process, connection
+        finally:
+            process.kill()
+            process.communicate()
+
+
+@contextmanager
+def begun_with_unix_socket(folder: Path):
+    """The same where Spark waits at a Unix socket."""
+    path = folder / "waiting"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.bind(str(path))
+        server.listen()
+        server.settimeout(MAX_SECONDS)
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHON_WORKER_FACTORY_SOCK_PATH": str(path)}
         command = [create_python_launcher(folder), "-m", SOURCE_WORKER]
         process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         try:
@@ -85,6 +113,35 @@ def test_the_process_that_has_the_session_answers_in_its_place_until_spark_hangs
         connection.close()
         answering[0].join(MAX_SECONDS)
         assert not answering[0].is_alive()
+
+
+def test_at_a_unix_socket_the_caller_says_its_process_and_no_secret(tmp_path):
+    create_python_launcher(tmp_path)
+    answer_sources(tmp_path)
+    with begun_with_unix_socket(tmp_path) as (_, connection):
+        (pid,) = struct.unpack("!i", connection.recv(4, socket.MSG_WAITALL))
+        assert pid == os.getpid()
+
+
+def test_a_worker_whose_call_is_not_taken_calls_the_unix_socket_itself(tmp_path):
+    with begun_with_unix_socket(tmp_path) as (process, connection):
+        (pid,) = struct.unpack("!i", connection.recv(4, socket.MSG_WAITALL))
+        assert pid == process.pid
+
+
+def test_the_unix_sockets_are_in_a_folder_that_only_this_user_can_open():
+    with tempfile.TemporaryDirectory() as short:
+        left = Path(short) / "sockets" / ".left.sock"
+        left.parent.mkdir()
+        left.touch()
+        settings = build_socket_settings(Path(short))
+        folder = Path(settings["spark.python.unix.domain.socket.dir"])
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert not left.exists(), "of a process that was killed"
+
+
+def test_in_a_folder_with_a_long_path_the_loopback_interface_is_used(tmp_path):
+    assert build_socket_settings(tmp_path / ("n" * MAX_SOCKET_PATH)) == {}
 
 
 def test_what_is_no_call_is_refused_and_the_next_is_answered(tmp_path):
