@@ -289,7 +289,7 @@ PIPELINE_BATCHES = Key(
     "`replica`, `d`: a finished batch (JSON) of a replica with a process of its own; the newest MAX_REPORTS",
 )
 PIPELINE_RUN = Key(
-    "weir:pipeline:run:{app}", "string", "pipeline → pipeline", "the run that checkpoint and state belong to"
+    "weir:pipeline:run:{app}", "string", "pipeline → pipeline", "the run that the data folder and the state belong to"
 )
 PIPELINE_CONTROLS = Key(
     "weir:pipeline:controls:{app}",
@@ -319,6 +319,12 @@ PIPELINE_RESULT = Key(
 )
 PIPELINE_RESULTS = Key(
     "weir:pipeline:results:{app}", "stream", "pipeline → pipeline", "`d`: a `Result` (JSON), when it was published"
+)
+PIPELINE_PLANNED = Key(
+    "weir:pipeline:planned:{app}",
+    "hash",
+    "pipeline → pipeline",
+    "the newest inter-event batch: `batch`, `offset` (JSON); `done`: the newest batch that is finished",
 )
 PIPELINE_FAULTS = Key(
     "weir:pipeline:faults:{app}:{replica}:{tick}",

@@ -27,8 +27,8 @@ from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.dispatcher import Dispatcher
 from workers.pipeline.dispatch.result_queue import AttemptOvertaken, Blob, Result, ResultQueue
 from workers.pipeline.events.layout import encode
-from workers.pipeline.runtime.source import AssignmentReader, ResultReader
 from workers.pipeline.tiers.combining import CombinedOffset
+from workers.pipeline.tiers.planned_batches import PlannedBatch, PlannedBatches
 from workers.pipeline.tiers.state import NewerState, StateStore, WrittenState
 
 APPLICATION, QUEUE = "app", "telemetry"
@@ -60,16 +60,29 @@ class Attempt:
     blobs: list[Blob] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Given:
+    """What a replica has read: its assignments after those that are published."""
+
+    replica: str
+    after: int
+    assignments: list[Assignment]
+
+
 @dataclass
 class Combining:
     """At a combiner's batch: the state it starts from (None: not read yet)."""
 
-    batch: int
+    planned: PlannedBatch
     before: list[str] | None = None
+
+    @property
+    def batch(self) -> int:
+        return self.planned.batch
 
 
 class Pipeline(RuleBasedStateMachine):
-    """Everything but Spark, whose checkpoint is a list of offsets for each query here."""
+    """Everything but Spark."""
 
     def __init__(self, server: Server, nodes: dict[str, Server], topology: Topology) -> None:
         super().__init__()
@@ -82,10 +95,9 @@ class Pipeline(RuleBasedStateMachine):
         self.results, self.store = (ResultQueue(self.control, APPLICATION), StateStore(self.control, APPLICATION))
         self.dispatches = Dispatches(self.control, APPLICATION)
         self.dispatchers = [self.dispatcher()]  # the last is the one that is wanted
-        self.planned: dict[str, list[dict[str, Any]]] = {name: [{"from": 0, "tick": 0}] for name in REPLICAS}
-        self.reader = self.result_reader()
-        self.offsets = [self.reader.initialOffset()]
-        self.is_combined = True  # the last planned batch is done
+        self.batches = self.planner()
+        self.old_plans: list[PlannedBatch | None] = [None]  # as combiners that were thought dead have read them
+        self.given: list[Given] = []
         self.attempts: list[Attempt] = []
         self.combinings: list[Combining] = []
         self.published = 0
@@ -96,16 +108,15 @@ class Pipeline(RuleBasedStateMachine):
         made._dispatches = LostAnswers(self.control, APPLICATION)
         return made
 
-    def result_reader(self) -> ResultReader:
-        controls = json.dumps(Controls().to_document())
-        options = {"control": self.url, "application": APPLICATION, "replicas": ",".join(REPLICAS)}
-        return ResultReader({**options, "controls": controls})
+    def planner(self) -> PlannedBatches:
+        return PlannedBatches(self.control, APPLICATION, REPLICAS)
 
     def teardown(self) -> None:
         """Everybody who was thought dead ends; what is left is worked to its end."""
         try:
             self.attempts.clear()
             self.combinings.clear()
+            self.given.clear()
             for _ in range(60):
                 if len(self.counted()) == self.published and not self.control.exists(*self.leftovers()):
                     break
@@ -186,22 +197,32 @@ class Pipeline(RuleBasedStateMachine):
 
     @rule(replica=REPLICA, pieces=st.integers(1, 3))
     def an_attempt_begins(self, replica: str, pieces: int) -> None:
-        """At the batch that the checkpoint has, or at the next; earlier attempts may still be at it."""
-        offsets = self.planned[replica]
-        if self.results.measure_room().published.get(replica, 0) >= offsets[-1]["tick"]:
-            reader = AssignmentReader({"control": self.url, "application": APPLICATION, "replica": replica})
-            end = reader.latestOffset(offsets[-1], None)
-            if end == offsets[-1]:
-                return
-            offsets.append(end)
-        tick = offsets[-1]["tick"]
+        """At the next batch; earlier attempts may still be at it, and may have ended it elsewhere."""
+        self.begins(self.reads(replica), pieces)
+
+    def reads(self, replica: str) -> Given:
         published = self.results.measure_room().published.get(replica, 0)
-        given = [each for each in self.dispatches.list_after(replica, published) if each.tick <= tick]
-        if given and (name := self.results.begin(replica, tick)):
-            rows = self.rows(given)
+        return Given(replica, published, self.dispatches.list_batch(replica, published))
+
+    def begins(self, given: Given, pieces: int) -> None:
+        if not given.assignments:
+            return
+        tick = given.assignments[-1].tick
+        if name := self.results.begin(given.replica, given.after, tick):
+            rows = self.rows(given.assignments)
             size = -(-rows.num_rows // pieces)
             cut = [rows.slice(start, size) for start in range(0, rows.num_rows, size)]
-            self.attempts.append(Attempt(replica, tick, name, given, cut))
+            self.attempts.append(Attempt(given.replica, tick, name, given.assignments, cut))
+
+    @rule(replica=REPLICA)
+    def a_replica_reads_its_assignments_and_stands_still(self, replica: str) -> None:
+        self.given.append(self.reads(replica))
+
+    @precondition(lambda self: self.given)
+    @rule(place=PLACE, pieces=st.integers(1, 2))
+    def a_replica_that_stood_still_begins(self, place: int, pieces: int) -> None:
+        """Others may have published what it was given, or a part of it."""
+        self.begins(self.given.pop(place % len(self.given)), pieces)
 
     @precondition(lambda self: self.attempts)
     @rule(place=PLACE, answer_is_lost=st.booleans())
@@ -240,18 +261,24 @@ class Pipeline(RuleBasedStateMachine):
             self.an_attempt_goes_on(len(self.attempts) - 1, False)
         self.an_attempt_begins(replica, 2)
 
-    @rule(replica=REPLICA)
-    def the_process_of_a_replica_is_started_again(self, replica: str) -> None:
-        """It has no checkpoint, so its next batch may end at another dispatch. The previous process may still run."""
-        self.planned[replica] = [{"from": 0, "tick": 0}]
-
     @rule(node=st.sampled_from(("n1", "n2", "n3")), replica=REPLICA)
     def an_attempt_is_overtaken_by_a_longer_one(self, node: str, replica: str) -> None:
         self.an_attempt_is_overtaken(node, replica)
         self.events_are_published(node, 4)
         self.it_is_dispatched(False, 3)
-        self.the_process_of_a_replica_is_started_again(replica)
         self.an_attempt_begins(replica, 2)
+
+    @rule(node=st.sampled_from(("n1", "n2", "n3")), replica=REPLICA)
+    def a_replica_stands_still_while_another_publishes_a_part(self, node: str, replica: str) -> None:
+        """What it has read begins with dispatches that another publishes, and ends with those that it does not."""
+        self.events_are_published(node, 4)
+        self.it_is_dispatched(False, 3)
+        given = self.reads(replica)
+        self.works_all(replica)
+        self.events_are_published(node, 4)
+        self.it_is_dispatched(False, 3)
+        longer = [*given.assignments, *self.reads(replica).assignments]
+        self.begins(Given(replica, given.after, longer), 1)
 
     @rule(replica=REPLICA)
     def a_replica_works(self, replica: str) -> None:
@@ -261,8 +288,8 @@ class Pipeline(RuleBasedStateMachine):
     def a_combining_is_overtaken(self) -> None:
         """It has read its state, and another writes the batch and is done before it goes on."""
         self.a_combiner_s_batch_is_planned()
-        if not self.is_combined:
-            old = Combining(len(self.offsets) - 1)
+        if (planned := self.unfinished()) is not None:
+            old = Combining(planned)
             if not self.combines(old):
                 self.combinings.append(old)
                 self.combines_all()
@@ -281,23 +308,37 @@ class Pipeline(RuleBasedStateMachine):
                 continue
         del self.attempts[before:]
 
+    def unfinished(self) -> PlannedBatch | None:
+        """The planned batch that is not finished, if there is one."""
+        planned = self.batches.load()
+        return None if planned is None or planned.is_done else planned
+
     @rule()
     def a_combiner_s_batch_is_planned(self) -> None:
-        """The next when this one is done, as Spark does it; what it has read is released then."""
-        if self.is_combined:
-            end = self.reader.latestOffset(self.offsets[-1], None)
-            if end != self.offsets[-1]:
-                self.offsets.append(json.loads(json.dumps(end)))
-                self.is_combined = False
+        """The next when this one is done; what it has read is released then."""
+        if self.unfinished() is None:
+            planned = self.batches.load()
+            self.old_plans.append(planned)
+            self.batches.plan_after(planned)
 
     @rule()
-    def the_combiner_s_source_is_started_again(self) -> None:
-        self.reader = self.result_reader()
+    def the_combiner_is_started_again(self) -> None:
+        self.batches = self.planner()
 
-    @precondition(lambda self: not self.is_combined)
+    @rule(place=PLACE)
+    def a_combiner_that_was_thought_dead_plans(self, place: int) -> None:
+        """From the batch that it finished last: no plan that was made in the meantime changes."""
+        before = self.batches.load()
+        old = self.old_plans[place % len(self.old_plans)]
+        found = self.planner().plan_after(old)
+        if before is not None and (old is None or old.batch < before.batch):
+            assert self.batches.load() == before
+            assert found in (None, before)
+
+    @precondition(lambda self: self.unfinished() is not None)
     @rule()
     def a_combining_begins(self) -> None:
-        self.combinings.append(Combining(len(self.offsets) - 1))
+        self.combinings.append(Combining(self.unfinished()))
 
     @precondition(lambda self: self.combinings)
     @rule(place=PLACE)
@@ -306,7 +347,7 @@ class Pipeline(RuleBasedStateMachine):
         try:
             is_done = self.combines(combining)
         except NewerState:
-            assert combining.batch < len(self.offsets) - 1
+            assert combining.batch < self.batches.load().batch
             is_done = True
         except KeyError:
             assert self.is_over(combining), "what is read is there until its batch is done"
@@ -315,22 +356,23 @@ class Pipeline(RuleBasedStateMachine):
             self.combinings.remove(combining)
 
     def is_over(self, combining: Combining) -> bool:
-        return combining.batch < len(self.offsets) - 1 or self.is_combined
+        newest = self.batches.load()
+        return combining.batch < newest.batch or newest.is_done
 
     def combines(self, combining: Combining) -> bool:
         """Read the state, then write it with what was found: an operator that emits what it counts."""
         if combining.before is None:
             loaded = self.store.load(["op/0"], combining.batch)
             if loaded is None:
-                self.is_combined = self.is_combined or combining.batch == len(self.offsets) - 1
+                self.batches.finish(combining.planned)
                 return True
             combining.before = json.loads(loaded["op/0"]) if loaded else []
             return False
-        due = self.due(CombinedOffset.from_document(self.offsets[combining.batch]))
+        due = self.due(combining.planned.offset)
         state = json.dumps([*combining.before, *due]).encode()
         outbox = {f"alert|{combining.batch}/op/0/0/{len(due)}": ids_of(due)} if due else {}
         self.store.write(combining.batch, WrittenState({"op/0": (state, None)}, outbox=outbox))
-        self.is_combined = self.is_combined or combining.batch == len(self.offsets) - 1
+        self.batches.finish(combining.planned)
         return True
 
     def due(self, combined: CombinedOffset) -> list[str]:
@@ -351,8 +393,8 @@ class Pipeline(RuleBasedStateMachine):
 
     def combines_all(self) -> None:
         self.a_combiner_s_batch_is_planned()
-        while not self.is_combined:
-            combining = Combining(len(self.offsets) - 1)
+        while (planned := self.unfinished()) is not None:
+            combining = Combining(planned)
             while not self.combines(combining):
                 continue
         self.complex_events_are_taken()

@@ -95,7 +95,7 @@ def test_what_fits_is_kept_to_the_last_byte():
 
 def test_a_pattern_that_drops_matches_is_logged_once_a_minute(control, caplog):
     application = SimpleNamespace(name=APPLICATION)
-    work = InterEventWork("", application, None, control, None, None)
+    work = InterEventWork(None, "", application, "run", control, None, None)
     count = OperatorCount("low", patterns={"p": PatternCount(forgotten_bytes=5_000_000)})
     with caplog.at_level(logging.WARNING):
         for _ in range(3):

@@ -30,6 +30,7 @@ from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.cursor import BEGINNING, Cursor, Entry, VersionedDocument
 
 MIN_PIECE_EVENTS = 2_000  # fewer events are not worth a batch of their own
+MAX_BATCH_ASSIGNMENTS = 64
 MAX_OWED_EVENTS = 200_000.0
 
 
@@ -142,6 +143,17 @@ class Dispatches:
         """Return a replica's assignments of later dispatches, in order."""
         entries = expect_bytes(self._control).xrange(self._stream(replica), f"({tick}-0", "+", count)
         return [Assignment.from_document(json.loads(fields[b"d"])) for _, fields in entries]
+
+    def list_batch(self, replica: str, tick: int) -> list[Assignment]:
+        """Return a replica's first assignments of later dispatches, as many as make a batch; at least one, if any."""
+        batch: list[Assignment] = []
+        events = 0
+        for assignment in self.list_after(replica, tick, MAX_BATCH_ASSIGNMENTS):
+            events += assignment.events
+            if batch and events > assignment.controls.admit_events_per_batch:
+                break
+            batch.append(assignment)
+        return batch
 
     def await_after(self, replica: str, tick: int, seconds: float) -> None:
         """Wait until a replica has an assignment of a later dispatch, or until the time is over."""

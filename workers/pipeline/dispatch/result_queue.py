@@ -112,16 +112,16 @@ class ResultQueue:
         self._publish = control.register_script(load_script("pipeline/publish_result"))
         self._release = control.register_script(load_script("pipeline/release_result"))
 
-    def begin(self, replica: str, tick: int) -> str | None:
-        """Start an attempt at a batch, and return its name for `put` and `publish`.
+    def begin(self, replica: str, after: int, tick: int) -> str | None:
+        """Start an attempt at the batch of the dispatches after one, and return its name for `put` and `publish`.
 
-        Return None if the batch is published. What an earlier attempt has left is deleted, even if its batch ended
-        at another dispatch.
+        Return None unless `after` is the replica's last published dispatch: another attempt has published some of the
+        batch. What an earlier attempt has left is deleted, even if its batch ended at another dispatch.
         """
         attempt = f"{tick}-{secrets.token_hex(8)}"
         ticks = {tick, self.find_attempted_tick(replica) or tick}
         places = [self._room, *(self._build_blobs_key(replica, begun) for begun in ticks)]
-        return attempt if self._begin(keys=places, args=[replica, tick, attempt]) else None
+        return attempt if self._begin(keys=places, args=[replica, after, attempt]) else None
 
     def find_attempted_tick(self, replica: str) -> int | None:
         """Return the last dispatch of the batch that was started and not published yet, if any."""

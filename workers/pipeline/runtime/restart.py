@@ -1,7 +1,8 @@
-"""The checkpoint that a start continues from, and whether it belongs to the state on the control server.
+"""The run that a start continues, and whether the data folder belongs to the state on the control server.
 
-Both have the same run number. One without the other can't be continued: batches would be counted from another start,
-and events would be matched twice or never.
+Everything that a start continues from is on the control server. The folder has the run's number, so that a start
+notices if the server has lost the state, or has that of another plant: events would be matched twice or never. Spark's
+files in the folder are only valid for one process.
 """
 
 import fcntl
@@ -22,8 +23,9 @@ from workers.pipeline.dispatch.assignment import Dispatches
 from workers.pipeline.dispatch.cursor import NEW_START
 from workers.pipeline.dispatch.result_queue import ResultQueue
 from workers.pipeline.events.faults import FaultStore
-from workers.pipeline.tiers.batch_work import COMBINER, Checkpoint
+from workers.pipeline.tiers.batch_work import COMBINER, SPARK, Checkpoint
 from workers.pipeline.tiers.combining import CombinedOffset
+from workers.pipeline.tiers.planned_batches import PlannedBatch, PlannedBatches
 from workers.pipeline.tiers.state import StateStore
 
 ROOM_BYTES = 2**20  # files that a start writes at once
@@ -31,27 +33,6 @@ ROOM_BYTES = 2**20  # files that a start writes at once
 
 class CheckpointInUse(WeirError):  # noqa: N818
     """Raised when another pipeline process uses the same checkpoint."""
-
-
-def check(checkpoint: Checkpoint) -> None:
-    """Read the checkpoint of a start. Raises `BadInput` if it is broken or of another program version."""
-    if (checkpoint.folder / "spark" / "offsets").exists():
-        raise BadInput("checkpoint", f"{checkpoint.folder} was written by an older version of Weir. {NEW_START}")
-    for query in sorted(path.name for path in (checkpoint.folder / "spark").glob("*")):
-        own = checkpoint.find_sibling(query)
-        offsets = (Path(own.location) / "offsets").glob("*")
-        batches = [number for path in offsets if (number := parse_digits(path.name)) is not None]
-        if not batches:
-            continue
-        newest = own.read_offset(max(batches))
-        try:
-            json.loads((Path(own.location) / "metadata").read_text(encoding="utf-8"))["id"]
-            if query == COMBINER:
-                CombinedOffset.from_document(newest)
-        except BadInput:
-            raise
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise BadInput("checkpoint", f"{own.location} can't be read ({error}). {NEW_START}") from None
 
 
 def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Checkpoint:
@@ -66,7 +47,7 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
     here = _read_run(own)
     # Of a run that ended before it planned or dispatched anything, nothing can be lost or done twice.
     if known is None and (
-        here is None or not ((folder / "spark").exists() or Dispatches(control, application).load_cursor() is not None)
+        here is None or not ((folder / SPARK).exists() or Dispatches(control, application).load_cursor() is not None)
     ):
         here = here or secrets.token_hex(4)
         # The folder first, and completely: a process that crashes after it, or finds no room for it, starts over.
@@ -82,9 +63,26 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
             f"{folder} belongs to run {here or 'none'}, but the control server has the state of run {known.decode()}. "
             f"Restore that run's folder (see WEIR_DATA), or start over. {NEW_START}",
         )
-    checkpoint = Checkpoint(folder, here or "")
-    check(checkpoint)
-    return checkpoint
+    _import_plan(folder, control, application)
+    shutil.rmtree(folder / SPARK, ignore_errors=True)
+    return Checkpoint(folder, here or "")
+
+
+def _import_plan(folder: Path, control: redis.Redis, application: str) -> None:
+    """Continue from the newest batch of a version of Weir that planned batches in Spark's checkpoint."""
+    own = folder / SPARK / COMBINER
+    batches = [number for path in (own / "offsets").glob("*") if (number := parse_digits(path.name)) is not None]
+    planned = PlannedBatches(control, application)
+    if not batches or planned.load() is not None:
+        return
+    path = own / "offsets" / str(max(batches))
+    try:
+        # Spark's offset log: a version, metadata, then one line for each source; there is one source.
+        document = json.loads(path.read_text(encoding="utf-8").splitlines()[2])
+    except (OSError, ValueError, IndexError) as error:
+        raise BadInput("checkpoint", f"{path} can't be read ({error}). {NEW_START}") from None
+    is_done = (own / "commits" / path.name).exists()
+    planned.restore(PlannedBatch(max(batches), CombinedOffset.from_document(document), is_done))
 
 
 def open_replica_checkpoint(folder: Path, control: redis.Redis, application: str) -> Checkpoint:
@@ -96,7 +94,7 @@ def open_replica_checkpoint(folder: Path, control: redis.Redis, application: str
     known = expect_bytes(control).get(keys.PIPELINE_RUN.build(application))
     if known is None:
         raise WeirError(f"the main process has not started {application}")
-    shutil.rmtree(folder / "spark", ignore_errors=True)
+    shutil.rmtree(folder / SPARK, ignore_errors=True)
     return Checkpoint(folder, known.decode())
 
 
@@ -118,7 +116,8 @@ def reset_checkpoint(folder: Path, control: redis.Redis, application: str) -> No
     ResultQueue(control, application).clear()
     FaultStore(control, application).clear()
     StateStore(control, application).clear()
-    shutil.rmtree(folder / "spark", ignore_errors=True)
+    PlannedBatches(control, application).clear()
+    shutil.rmtree(folder / SPARK, ignore_errors=True)
     (folder / "run.json").unlink(missing_ok=True)
 
 

@@ -99,15 +99,16 @@ class Running:
                 board: ReplicaBoard = status if role.is_main else ReportingBoard(status, self._reports)
                 for replica in [role.replica] if role.replica else filter(role.runs, self._replicas):
                     plans = RulePlans(spark, control_url, application, replica, patience_seconds)
-                    own = checkpoint.find_sibling(replica)
-                    work = ReplicaWork(plans, application, replica, own, self._control, board)
+                    work = ReplicaWork(plans, application, replica, self._control, board)
                     self._query(AssignmentSource.name(), replica, work)
             if INTRA in tiers and role.is_main:
                 self._thread.start()
             if INTER in tiers and role.is_main:
                 at_work = {operator.name for operator in application.graph.operators}
                 StateStore(self._control, application.name).forget_others(at_work)
-                combiner = InterEventWork(control_url, application, checkpoint, self._control, self.outbox, status)
+                combiner = InterEventWork(
+                    spark.sparkContext, control_url, application, checkpoint.run, self._control, self.outbox, status
+                )
                 self._query(ResultSource.name(), COMBINER, combiner)
         except BaseException:
             self.end()  # a query that is left behind keeps its name, and no later start succeeds
@@ -131,7 +132,7 @@ class Running:
         }
         events = self._spark.readStream.format(source).options(**options).load()
         writer = events.writeStream.foreachBatch(work).queryName(f"{self._application.name}-{name}")
-        writer = writer.option("checkpointLocation", self._checkpoint.find_sibling(name).location)
+        writer = writer.option("checkpointLocation", self._checkpoint.locate(name))
         self._works.append(work)
         query = writer.trigger(processingTime=f"{self._trigger_seconds} seconds").start()
         self._queries.append(query)

@@ -1,12 +1,14 @@
-"""The two streaming sources: the assignments of a replica, and the results of all replicas.
+"""The two streaming sources: they start a batch when a replica, or the combiner, has something to do.
 
-Spark plans a batch (`latestOffset`), writes its offset into the checkpoint, and then processes it. Whatever happens
-later, the same batch is processed again with the same assignments or results, controls, and watermark. If there is
-nothing to plan, the answer waits, so that a batch starts as soon as there is something to do.
+The offset of a batch is only its number. What a batch processes is on the control server: the assignments after the
+replica's last published result (`dispatch.assignment`), and the plan of the combiner's batch (`tiers.planned_batches`).
+Spark's checkpoint can therefore be deleted at any time. If there is nothing to do, the answer waits, so that a batch
+starts as soon as there is something.
 """
 
+import functools
 import json
-import time
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,20 +20,15 @@ from pyspark.sql.types import StructType
 
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.assignment import Dispatches
-from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.result_queue import ResultQueue
 from workers.pipeline.events.containers import control_of
-from workers.pipeline.tiers.combining import CombinedOffset, OutstandingDispatch, build_barrier, combine_arrived_results
+from workers.pipeline.tiers.planned_batches import PlannedBatches
 
 NO_ROWS = "nothing int"
-MAX_ASSIGNMENTS = 64  # of a batch
 
 
-class _Planner(DataSourceStreamReader):
-    """Runs in a process beside the driver.
-
-    It yields no rows: the offset defines what the batch processes, and the tasks read it where they need it.
-    """
+class _WorkReader(DataSourceStreamReader):
+    """Answers Spark in the process of the driver. Offsets: {"batch": number}. It yields no rows."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
@@ -41,6 +38,17 @@ class _Planner(DataSourceStreamReader):
     @property
     def _control(self) -> redis.Redis:
         return control_of(self._options["control"])
+
+    @abstractmethod
+    def _has_work(self) -> bool:
+        """Return whether a batch has something to do. May wait for it."""
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return {"batch": 0}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        # Spark compares the texts: an unchanged offset must be the very same document.
+        return {"batch": start["batch"] + 1} if self._has_work() else start
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable()
@@ -62,7 +70,7 @@ class AssignmentSource(DataSource):
     """The data source of a replica's assignments.
 
     Options: control (URL of the control server), application, replica; wait_seconds (default 0): how long the answer
-    waits for something to plan.
+    waits for something to do.
     """
 
     @classmethod
@@ -76,30 +84,18 @@ class AssignmentSource(DataSource):
         return AssignmentReader(dict(self.options))
 
 
-class AssignmentReader(_Planner):
-    """Offsets: {"from": tick, "tick": tick}, the batch's first and last dispatch."""
+class AssignmentReader(_WorkReader):
+    """Starts a batch when the replica has an assignment without a published result."""
 
-    def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(options)
-        self._replica = options["replica"]
-
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return {"from": 0, "tick": 0}
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return an offset with as many assignments as make a batch, at least one. Return `start` if there is none."""
+    def _has_work(self) -> bool:
+        replica = self._options["replica"]
         dispatches = Dispatches(self._control, self._application)
-        waiting = dispatches.list_after(self._replica, start["tick"], MAX_ASSIGNMENTS)
-        if not waiting and self._wait_seconds:
-            dispatches.await_after(self._replica, start["tick"], self._wait_seconds)
-            waiting = dispatches.list_after(self._replica, start["tick"], MAX_ASSIGNMENTS)
-        taken, events = 0, 0
-        for container in waiting:
-            events += container.events
-            if taken and events > container.controls.admit_events_per_batch:
-                break
-            taken += 1
-        return {"from": waiting[0].tick, "tick": waiting[taken - 1].tick} if taken else start
+        published = ResultQueue(self._control, self._application).measure_room().published.get(replica, 0)
+        if dispatches.list_after(replica, published, 1):
+            return True
+        if self._wait_seconds:
+            dispatches.await_after(replica, published, self._wait_seconds)
+        return bool(dispatches.list_after(replica, published, 1))
 
 
 class ResultSource(DataSource):
@@ -119,50 +115,20 @@ class ResultSource(DataSource):
         return ResultReader(dict(self.options))
 
 
-class ResultReader(_Planner):
-    """Offsets are `workers.pipeline.tiers.combining.CombinedOffset`."""
+class ResultReader(_WorkReader):
+    """Plans the combiner's next batch, and starts it. Starts a planned batch again that is not finished."""
 
-    def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(options)
-        self._replicas = options["replicas"].split(",")
-        self._defaults = Controls().apply_changes(json.loads(options["controls"]))
-        self._released: CombinedOffset | None = None
+    def _has_work(self) -> bool:
+        options = self._options
+        batches = _open_batches(options["control"], self._application, options["replicas"], options["controls"])
+        planned = batches.load()
+        if planned is not None and not planned.is_done:
+            return True
+        return batches.plan_after(planned, self._wait_seconds) is not None
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return CombinedOffset(controls=self._defaults).to_document()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        before = CombinedOffset.from_document(start)
-        if before != self._released:
-            # Spark plans the next batch when this one is finished for good.
-            results = ResultQueue(self._control, self._application)
-            for entry in before.list_finished():
-                results.release(entry)
-            self._released = before
-        end, newest = self._combine_results(before)
-        if end is before and self._wait_seconds:
-            # A change that moves the watermark and makes no result, such as the end of a range, is noticed
-            # when this wait ends.
-            ResultQueue(self._control, self._application).await_after(newest, self._wait_seconds)
-            end, _ = self._combine_results(before)
-        # Spark compares the texts: an unchanged offset must be the very same document.
-        return start if end is before else end.to_document()
-
-    def _combine_results(self, before: CombinedOffset) -> tuple[CombinedOffset, str]:
-        """Return the next batch's end, and the entry id of the newest result."""
-        dispatches = Dispatches(self._control, self._application)
-        results = ResultQueue(self._control, self._application)
-        # The order matters. A dispatch that is outstanding after the cursor was read was outstanding then, or
-        # is newer. One that is not outstanding is in the queue when the queue is read, last.
-        cursor = dispatches.load_cursor() or Cursor(controls=self._defaults)
-        published = results.measure_room().published
-        outstanding = {
-            name: OutstandingDispatch(waiting[0].tick, waiting[0].watermark_us)
-            for name in self._replicas
-            if (waiting := dispatches.list_after(name, published.get(name, 0), 1))
-        }
-        settled = build_barrier(cursor.watermark_us, outstanding)
-        controls = cursor.controls.freeze(time.time())  # some may have expired since the dispatch
-        results_after = results.read_after(before.taken)
-        end = combine_arrived_results(before, results_after, settled, controls, controls.combine_events_per_batch)
-        return end, results_after[-1].entry_id if results_after else before.taken
+@functools.cache
+def _open_batches(control_url: str, application: str, replicas: str, controls: str) -> PlannedBatches:
+    """Return the combiner's batches. A reader can't keep them: Spark serializes it with each batch."""
+    defaults = Controls().apply_changes(json.loads(controls))
+    return PlannedBatches(control_of(control_url), application, tuple(replicas.split(",")), defaults)

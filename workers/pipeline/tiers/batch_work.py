@@ -1,18 +1,15 @@
-"""The micro-batches of both tiers as Spark calls them (foreachBatch): their progress on disk, and their failures."""
+"""The micro-batches of both tiers as Spark calls them (foreachBatch): their failures, and their files."""
 
-import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame
 
-from common.errors import BadInput, WeirError
+from common.errors import WeirError
 from workers.observability.spans import span
-from workers.pipeline.dispatch.cursor import NEW_START
 
 OURS = ("common.errors.", "workers.")
 WRAPPING = ("java.", "org.", "py4j.", "scala.", "pyspark.")
@@ -36,14 +33,14 @@ class BatchWork(ABC):
     def __call__(self, events: DataFrame, batch: int) -> None:
         with span("batch", **self.ids, batch=batch):
             try:
-                self.work(events, batch)
+                self.work()
             except Exception as error:
                 self.failure = error
                 raise BatchFailed(describe_error(error)) from None
 
     @abstractmethod
-    def work(self, events: DataFrame, batch: int) -> None:
-        """Process one batch. May be called again for the same one."""
+    def work(self) -> None:
+        """Process the next batch, if there is one."""
 
 
 def describe_error(error: Exception) -> str:
@@ -57,37 +54,19 @@ def describe_error(error: Exception) -> str:
 
 
 COMBINER = "combiner"
+SPARK = "spark"  # the folder of Spark's files
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The checkpoint of a query.
+    """The files of an application's run.
 
-    folder: where Spark stores offsets and commits. run: 8 hex digits, new after every reset. query: the query (a
-    replica, or COMBINER).
+    folder: where Spark stores the numbers of batches. run: 8 hex digits, new after every reset.
     """
 
     folder: Path
     run: str
-    query: str = COMBINER
 
-    def find_sibling(self, query: str) -> "Checkpoint":
-        """Return the checkpoint of another query of the same run."""
-        return replace(self, query=query)
-
-    @property
-    def location(self) -> str:
-        return str(self.folder / "spark" / self.query)
-
-    def read_offset(self, batch: int) -> dict[str, Any]:
-        """Return the end offset of a planned batch, as Spark wrote it before the batch started.
-
-        Raises `BadInput` if it can't be read.
-        """
-        path = Path(self.location) / "offsets" / str(batch)
-        try:
-            # Spark's offset log: a version, metadata, then one line for each source; there is one source.
-            offset: dict[str, Any] = json.loads(path.read_text(encoding="utf-8").splitlines()[2])
-            return offset
-        except (OSError, ValueError, IndexError) as error:
-            raise BadInput("checkpoint", f"{path} can't be read ({error}). {NEW_START}") from None
+    def locate(self, query: str) -> str:
+        """Return Spark's folder for a query: a replica, or COMBINER."""
+        return str(self.folder / SPARK / query)

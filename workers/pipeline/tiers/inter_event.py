@@ -11,16 +11,17 @@ from collections.abc import Mapping
 from typing import Protocol
 
 import redis
-from pyspark.sql import DataFrame
+from pyspark import SparkContext
 
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.patterns.graph import KEY_GROUPS, Operator, distribute_groups
-from workers.pipeline.tiers.batch_work import BatchWork, Checkpoint
+from workers.pipeline.tiers.batch_work import BatchWork
 from workers.pipeline.tiers.combining import CombinedOffset
 from workers.pipeline.tiers.event_source import EVENTS_PER_TASK
 from workers.pipeline.tiers.finished_batch import InterEventBatch, OperatorCount
 from workers.pipeline.tiers.operators import Unit, Work
 from workers.pipeline.tiers.outbox import Outbox
+from workers.pipeline.tiers.planned_batches import PlannedBatches
 from workers.pipeline.tiers.state import StateStore
 
 logger = logging.getLogger(__name__)
@@ -41,40 +42,45 @@ class InterEventWork(BatchWork):
 
     def __init__(
         self,
+        spark: SparkContext,
         control_url: str,
         application: Application,
-        checkpoint: Checkpoint,
+        run: str,
         control: redis.Redis,
         outbox: Outbox,
         status: InterEventBoard,
     ) -> None:
-        self._control_url, self._application, self._checkpoint = control_url, application, checkpoint
+        self._spark, self._control_url = spark, control_url
+        self._application, self._run = application, run
+        self._batches = PlannedBatches(control, application.name)
         self._store = StateStore(control, application.name)
         self.ids = {"application": application.name}
         self._outbox, self._status = outbox, status
         self._warned_at: dict[str, float] = {}
         self._row_seconds: dict[str, float] = {}  # operator → time of a row that it reads
 
-    def work(self, events: DataFrame, batch: int) -> None:
+    def work(self) -> None:
+        planned = self._batches.load()
+        if planned is None or planned.is_done:
+            return
         started = time.monotonic()
+        batch, combined, application = planned.batch, planned.offset, self._application
         # Only now is the previous batch done for good: a concurrent attempt at it has nothing left to do.
         self._store.forget_between(batch - 1)
-        spark = events.sparkSession.sparkContext
-        combined = CombinedOffset.from_document(self._checkpoint.read_offset(batch))
-        application, run = self._application, self._checkpoint.run
-        places = (self._control_url, application.name, run, batch, combined, application.graph, application.sinks)
+        places = (self._control_url, application.name, self._run, batch, combined, application.graph, application.sinks)
         counts: dict[str, OperatorCount] = {}
         worked: list[OperatorCount] = []
         for level, operators in enumerate(application.graph.levels):
             # A single task needs no plan of its own and runs where all others do.
             rows = self._count_rows(level, combined, batch)
-            if tasks := self._list_tasks(operators, rows, combined, spark.defaultParallelism):
-                done = spark.parallelize(tasks, len(tasks)).flatMap(Work(*places, level)).collect()
+            if tasks := self._list_tasks(operators, rows, combined, self._spark.defaultParallelism):
+                done = self._spark.parallelize(tasks, len(tasks)).flatMap(Work(*places, level)).collect()
                 self._learn_row_seconds(done, rows)
                 worked += done
         for count in worked:
             counts.setdefault(count.operator, OperatorCount(count.operator)).add(count)
         self._warn_of_forgotten(counts)
+        self._batches.finish(planned)
         self._outbox.try_publish()
         now = time.monotonic()
         finished = InterEventBatch(now, batch, combined, counts, tuple(worked), now - started)

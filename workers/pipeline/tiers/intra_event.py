@@ -23,7 +23,7 @@ from workers.pipeline.events.faults import FaultStore
 from workers.pipeline.events.layout import CARRIED
 from workers.pipeline.patterns.shedding import sum_task_counts
 from workers.pipeline.rules.rule_sql import RuleOutput, apply_rules, build_rule_counts
-from workers.pipeline.tiers.batch_work import BatchWork, Checkpoint
+from workers.pipeline.tiers.batch_work import BatchWork
 from workers.pipeline.tiers.event_source import BatchAssignment, EventSource, on_tasks
 from workers.pipeline.tiers.finished_batch import ReplicaBatch
 from workers.pipeline.tiers.result_writer import CUT_ROWS, WRITTEN, ResultWriter
@@ -96,35 +96,27 @@ class ReplicaWork(BatchWork):
     """The batches of one replica of an application."""
 
     def __init__(
-        self,
-        plans: RulePlans,
-        application: Application,
-        replica: str,
-        checkpoint: Checkpoint,
-        control: redis.Redis,
-        status: ReplicaBoard,
+        self, plans: RulePlans, application: Application, replica: str, control: redis.Redis, status: ReplicaBoard
     ) -> None:
         self._plans, self._application, self._replica = plans, application, replica
-        self._checkpoint, self._control, self._status = checkpoint, control, status
+        self._control, self._status = control, status
         self.ids = {"application": application.name, "replica": replica}
         self._dispatches = Dispatches(control, application.name)
         self._results = ResultQueue(control, application.name)
         self._faults = FaultStore(control, application.name)
         self._known = KnownTopology()
 
-    def work(self, events: DataFrame, batch: int) -> None:
+    def work(self) -> None:
         started = time.monotonic()
-        tick = self._checkpoint.read_offset(batch)["tick"]
         published = self._results.measure_room().published.get(self._replica, 0)
-        dispatches = [
-            dispatch for dispatch in self._dispatches.list_after(self._replica, published) if dispatch.tick <= tick
-        ]
+        dispatches = self._dispatches.list_batch(self._replica, published)
         if not dispatches:
-            return  # published before: the existing result counts, and nothing is done twice
-        ticks = {tick, self._results.find_attempted_tick(self._replica) or tick}
-        attempt = self._results.begin(self._replica, tick)
-        if attempt is None:
             return
+        tick = dispatches[-1].tick
+        ticks = {tick, self._results.find_attempted_tick(self._replica) or tick}
+        attempt = self._results.begin(self._replica, published, tick)
+        if attempt is None:
+            return  # another attempt has published some of it: the next batch starts after that
         for attempted in ticks:
             self._faults.abandon(self._replica, attempted)
         for table in self._application.tables:
@@ -150,7 +142,7 @@ class ReplicaWork(BatchWork):
         now = time.monotonic()
         finished = ReplicaBatch(
             at=now,
-            batch=batch,
+            batch=tick,
             events=arrived,
             retained=retained,
             size_bytes=result.size_bytes,

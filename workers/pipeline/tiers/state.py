@@ -39,10 +39,7 @@ RETAINED = 30  # number of complex events that are shown
 
 
 class NewerState(WeirError):  # noqa: N818
-    """Raised for state of a later batch than the current one.
-
-    The checkpoint is older than the state, or another run has taken over.
-    """
+    """Raised for state of a later batch than the current one: another process has taken over."""
 
 
 def format_outbox_name(queue: str, batch: int, run: str, place: str, rows: pa.RecordBatch) -> str:
@@ -109,8 +106,8 @@ class StateStore:
             state, number = values[2 * index : 2 * index + 2]
             if number is not None and int(number) > batch:
                 raise NewerState(
-                    f"{place} has the state of batch {int(number)}, but the current batch is {batch}: the checkpoint "
-                    "is older than the state. Restore the newer checkpoint, or start once with --reset."
+                    f"{place} has the state of batch {int(number)}, but the current batch is {batch}: another process "
+                    "has finished it, or the plan is older than the state. In the second case, start once with --reset."
                 )
             if number is not None and int(number) == batch:
                 return None

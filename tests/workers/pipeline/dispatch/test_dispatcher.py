@@ -55,10 +55,11 @@ def work(control, size_bytes: int = 0) -> None:
     """What the replicas do: each publishes the results of all it was given."""
     dispatches, results = Dispatches(control, "app"), ResultQueue(control, "app")
     for name in REPLICAS:
-        if assigned := dispatches.list_after(name, results.measure_room().published.get(name, 0)):
+        published = results.measure_room().published.get(name, 0)
+        if assigned := dispatches.list_after(name, published):
             blobs = (Blob("b", "source", -1, 0, 0, 1, size_bytes),)
             result = Result(name, assigned[-1].tick, assigned[0].watermark_us, blobs)
-            attempt = results.begin(name, result.tick)
+            attempt = results.begin(name, published, result.tick)
             results.publish(result, attempt, sum(each.events for each in assigned))
 
 
@@ -141,7 +142,7 @@ def test_a_tenth_of_a_result_queue_that_is_smaller_than_the_reserve_is_used(disp
 def test_the_size_of_an_event_follows_the_newest_results(control):
     results = ResultQueue(control, "app")
     for tick in range(1, 61):
-        attempt = results.begin("iap1", tick)
+        attempt = results.begin("iap1", tick - 1, tick)
         size_bytes = 100 if tick <= 30 else 300
         blob = Blob("b", "key", -1, 0, 9, 10, 10 * size_bytes)
         results.publish(Result("iap1", tick, None, (blob,)), attempt, 10)
@@ -264,18 +265,18 @@ def test_a_node_that_can_not_be_read_is_reported_and_the_others_go_on(dispatcher
 
 def test_what_was_published_meanwhile_is_not_abandoned(control):
     results = ResultQueue(control, "app")
-    results.put("iap1", 3, results.begin("iap1", 3), {"b": b"rows"})
-    attempt = results.begin("iap1", 3)
+    results.put("iap1", 3, results.begin("iap1", 0, 3), {"b": b"rows"})
+    attempt = results.begin("iap1", 0, 3)
     assert not control.exists("weir:pipeline:result:app:iap1:3")
     results.put("iap1", 3, attempt, {"b": b"rows"})
     results.publish(Result("iap1", 3, None, ()), attempt, 1)
-    assert results.begin("iap1", 3) is None
+    assert results.begin("iap1", 0, 3) is None
     assert control.exists("weir:pipeline:result:app:iap1:3")
 
 
 def test_an_attempt_that_was_overtaken_adds_nothing_and_publishes_nothing(control):
     results = ResultQueue(control, "app")
-    old, new = results.begin("iap1", 3), results.begin("iap1", 3)
+    old, new = results.begin("iap1", 0, 3), results.begin("iap1", 0, 3)
     results.put("iap1", 3, new, {"b": b"rows"})
     with pytest.raises(AttemptOvertaken):
         results.put("iap1", 3, old, {"b": b"rows cut otherwise"})
@@ -396,7 +397,7 @@ def test_what_a_replica_of_a_version_before_was_given_stays_until_it_is_worked(
     results, dispatches = ResultQueue(control, "app"), Dispatches(control, "app")
     assigned = dispatches.list_after("iap1", 0)
     result = Result("iap1", assigned[-1].tick, None, ())
-    results.publish(result, results.begin("iap1", result.tick), sum(each.events for each in assigned))
+    results.publish(result, results.begin("iap1", 0, result.tick), sum(each.events for each in assigned))
     again = Dispatcher(control_server.url, "app", ("telemetry",), ("iap1",), CALM, monotonic=times)
     times.now += 1.0
     again.step()

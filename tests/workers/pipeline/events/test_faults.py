@@ -58,7 +58,7 @@ def letters(nodes) -> list:
 def kept(control, faults: Faults) -> FaultStore:
     """The store that keeps them, of a replica's first batch."""
     store = FaultStore(control, "app")
-    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
+    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 0, 1), faults)
     return store
 
 
@@ -84,7 +84,7 @@ def test_an_event_whose_attributes_are_not_as_declared_is_a_dead_letter_with_the
     rows, faults = read([good, event("bad", attributes)])
     assert [(row["id"], row["level"], row["site"]) for row in rows] == [("good", 3.5, "a")]
     store, connected = FaultStore(control, "app"), Nodes(5.0)
-    attempt = ResultQueue(control, "app").begin("iap1", 7)
+    attempt = ResultQueue(control, "app").begin("iap1", 0, 7)
     store.keep("iap1", 7, attempt, faults)
     assert store.deliver(connected, {"iap1": 6}) == 0, "before the batch is published nothing is told"
     store.keep("iap1", 7, attempt, faults)  # the batch is worked again
@@ -112,9 +112,9 @@ def test_a_cause_that_quotes_each_events_value_makes_a_few_dead_letters_of_many_
 def test_what_an_attempt_that_died_has_refused_is_no_dead_letter_of_the_one_that_worked_it(read, control, nodes):
     _, faults = read([event("bad", {})])
     store, results = FaultStore(control, "app"), ResultQueue(control, "app")
-    died = results.begin("iap1", 1)
+    died = results.begin("iap1", 0, 1)
     store.keep("iap1", 1, died, faults)
-    results.begin("iap1", 1)
+    results.begin("iap1", 0, 1)
     store.abandon("iap1", 1)
     store.keep("iap1", 1, died, faults)  # it goes on, though it was thought dead
     assert store.deliver(Nodes(5.0), {"iap1": 1}) == 0 and letters(nodes) == []
@@ -146,7 +146,7 @@ def test_what_is_kept_is_found_without_going_through_all_keys_of_the_server(read
     store = FaultStore(control, "app")
     store.deliver(Nodes(5.0), {})
     before = control.info("commandstats").get("cmdstat_scan", {"calls": 0})["calls"]
-    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
+    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 0, 1), faults)
     assert store.deliver(Nodes(5.0), {"iap1": 1}) == 1
     assert control.info("commandstats").get("cmdstat_scan", {"calls": 0})["calls"] == before
     assert control.smembers(keys.PIPELINE_FAULTY.build("app")) == set()
@@ -178,7 +178,7 @@ def test_a_node_that_does_not_answer_is_asked_once_a_call_however_much_is_for_it
     where = [node for _, node, _, _ in faults.rows]
     assert len(where) == 6
     store, asked = FaultStore(control, "app"), []
-    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
+    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 0, 1), faults)
 
     def silent(letters, *_):
         asked.append(letters)

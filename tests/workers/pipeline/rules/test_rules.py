@@ -157,7 +157,8 @@ def kinds_with_speed(no_events):
 
 def conditioned(condition: str):
     pattern = {"name": "p", "pattern": "SEQ(A)", "define": {"A": condition}, "key": "source"}
-    document = {"name": "a", "queues": ["telemetry"], "sink": "alert"}
+    rules = [{"name": "p", "project": {"compute": {"speed": "type"}}}]
+    document = {"name": "a", "queues": ["telemetry"], "sink": "alert", "rules": rules}
     return build_application({**document, "patterns": [{**pattern, "within_seconds": 9}]}, Path()).patterns
 
 
@@ -230,7 +231,7 @@ def test_rules_are_planned_once_and_run_for_batch_after_batch(spark, control_ser
     plans = RulePlans(spark, control_server.url, application, "iap1", 1.0)
     results = ResultQueue(control, "planned")
     for tick in (1, 2):
-        batch = (tick, results.begin("iap1", tick), (filled[:1], filled[1:]))
+        batch = (tick, results.begin("iap1", 0, tick), (filled[:1], filled[1:]))
         portion = BatchAssignment(*batch, 60_000_000, False, Shedder(), {"least": 3 * tick})
         plan = plans.plan(2)
         emitted, passed = plans.run(portion)

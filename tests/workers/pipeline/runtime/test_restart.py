@@ -1,4 +1,4 @@
-"""A checkpoint goes with the state on the control server, or not at all."""
+"""A data folder goes with the state on the control server, or not at all."""
 
 import json
 import resource
@@ -15,7 +15,6 @@ from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.result_queue import ResultQueue
 from workers.pipeline.runtime.restart import (
     CheckpointInUse,
-    check,
     explain_missing,
     is_current,
     lock_checkpoint,
@@ -25,14 +24,17 @@ from workers.pipeline.runtime.restart import (
 )
 from workers.pipeline.tiers.batch_work import COMBINER
 from workers.pipeline.tiers.combining import CombinedOffset
+from workers.pipeline.tiers.planned_batches import PlannedBatch, PlannedBatches
 
 
-def planned(folder, batch: int, text: str) -> None:
-    """An offset as Spark writes it."""
+def planned(folder, batch: int, text: str, is_done: bool = False) -> None:
+    """A plan in Spark's checkpoint, as earlier versions of Weir had it."""
     own = folder / "spark" / COMBINER
-    (own / "offsets").mkdir(parents=True, exist_ok=True)
+    for name in ("offsets", "commits"):
+        (own / name).mkdir(parents=True, exist_ok=True)
     (own / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{text}")
-    (own / "metadata").write_text('{"id": "x"}')
+    if is_done:
+        (own / "commits" / str(batch)).touch()
 
 
 def test_a_checkpoint_of_another_plant_is_refused_with_what_to_do(tmp_path, control):
@@ -133,11 +135,35 @@ def test_a_reset_that_died_in_the_middle_is_asked_for_once_more(tmp_path, contro
     assert open_checkpoint(tmp_path / "p", control, "app").run
 
 
-@pytest.mark.parametrize("text", ["", "{", json.dumps({**CombinedOffset().to_document(), "version": 99})])
-def test_a_broken_or_newer_offset_is_refused_before_anything_is_read(text, tmp_path, control):
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_start_continues_from_the_plan_of_an_earlier_version(is_done, tmp_path, control):
+    checkpoint = open_checkpoint(tmp_path / "p", control, "app")
+    offset = CombinedOffset(taken="7-0", watermark_us=5)
+    planned(checkpoint.folder, 3, json.dumps(CombinedOffset().to_document()), is_done=True)
+    planned(checkpoint.folder, 10, json.dumps(offset.to_document()), is_done)
+    open_checkpoint(tmp_path / "p", control, "app")
+    assert PlannedBatches(control, "app").load() == PlannedBatch(10, offset, is_done)
+
+
+def test_the_plan_on_the_control_server_is_newer_than_any_in_a_file(tmp_path, control):
+    checkpoint = open_checkpoint(tmp_path / "p", control, "app")
+    newest = PlannedBatch(12, CombinedOffset(taken="9-0"))
+    PlannedBatches(control, "app").restore(newest)
+    planned(checkpoint.folder, 3, json.dumps(CombinedOffset().to_document()))
+    open_checkpoint(tmp_path / "p", control, "app")
+    assert PlannedBatches(control, "app").load() == newest
+
+
+def test_a_start_deletes_the_files_of_the_previous_session(tmp_path, control):
     checkpoint = open_checkpoint(tmp_path / "p", control, "app")
     planned(checkpoint.folder, 3, json.dumps(CombinedOffset().to_document()))
-    check(checkpoint)
+    open_checkpoint(tmp_path / "p", control, "app")
+    assert not (checkpoint.folder / "spark").exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", json.dumps({**CombinedOffset().to_document(), "version": 99})])
+def test_a_broken_or_newer_plan_is_refused_before_anything_is_read(text, tmp_path, control):
+    checkpoint = open_checkpoint(tmp_path / "p", control, "app")
     planned(checkpoint.folder, 4, text)
     with pytest.raises(BadInput, match="--reset"):
         open_checkpoint(tmp_path / "p", control, "app")
@@ -154,13 +180,6 @@ def test_two_processes_never_work_on_one_checkpoint(tmp_path):
     with lock_checkpoint(tmp_path), pytest.raises(CheckpointInUse, match="stop that process first"):
         lock_checkpoint(tmp_path)
     lock_checkpoint(tmp_path).close()
-
-
-def test_a_checkpoint_of_the_program_with_one_query_is_refused_with_what_to_do(tmp_path, control):
-    checkpoint = open_checkpoint(tmp_path / "p", control, "app")
-    (checkpoint.folder / "spark" / "offsets").mkdir(parents=True)
-    with pytest.raises(BadInput, match="--reset"):
-        open_checkpoint(tmp_path / "p", control, "app")
 
 
 def test_a_start_lacks_a_control_server_that_is_away_and_a_folder_that_takes_no_files(tmp_path, control):

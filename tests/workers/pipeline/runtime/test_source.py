@@ -11,6 +11,7 @@ from workers.pipeline.dispatch.assignment import AssignedRange, Assignment, Disp
 from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.result_queue import Result, ResultQueue
 from workers.pipeline.runtime.source import AssignmentReader, ResultReader
+from workers.pipeline.tiers.planned_batches import PlannedBatches
 
 A_LONG_TIME_SECONDS = 600.0
 
@@ -35,7 +36,7 @@ def dispatch(control, tick: int) -> None:
 
 def publish(control, tick: int) -> None:
     results = ResultQueue(control, "app")
-    results.publish(Result("iap1", tick, None, ()), results.begin("iap1", tick), 1)
+    results.publish(Result("iap1", tick, None, ()), results.begin("iap1", tick - 1, tick), 1)
 
 
 def when_it_waits(control, ask, act):
@@ -51,7 +52,7 @@ def test_a_replica_s_source_answers_when_something_is_dispatched(options, contro
     reader = AssignmentReader({**options, "wait_seconds": str(A_LONG_TIME_SECONDS)})
     start = reader.initialOffset()
     end = when_it_waits(control, lambda: reader.latestOffset(start, None), lambda: dispatch(control, 1))
-    assert end == {"from": 1, "tick": 1}
+    assert end == {"batch": 1}
 
 
 def test_the_combiner_s_source_answers_when_a_result_is_published(options, control):
@@ -59,7 +60,32 @@ def test_the_combiner_s_source_answers_when_a_result_is_published(options, contr
     reader = ResultReader({**options, "wait_seconds": str(A_LONG_TIME_SECONDS)})
     start = reader.initialOffset()
     end = when_it_waits(control, lambda: reader.latestOffset(start, None), lambda: publish(control, 1))
-    assert end["watermark_us"] == 1
+    assert end == {"batch": 1}
+    assert PlannedBatches(control, "app").load().offset.watermark_us == 1
+
+
+def test_a_planned_batch_is_started_until_it_is_finished(options, control):
+    dispatch(control, 1)
+    publish(control, 1)
+    reader, batches = ResultReader(options), PlannedBatches(control, "app")
+    first = reader.latestOffset(reader.initialOffset(), None)
+    planned = batches.load()
+    again = reader.latestOffset(first, None)
+    assert (first, again) == ({"batch": 1}, {"batch": 2})
+    assert batches.load() == planned
+    batches.finish(planned)
+    assert reader.latestOffset(again, None) is again
+
+
+def test_a_replica_starts_batches_until_its_assignments_are_published(options, control):
+    """Whatever Spark has recorded: if the control server loses its newest writes, the batch is made again."""
+    reader = AssignmentReader(options)
+    dispatch(control, 1)
+    assert reader.latestOffset({"batch": 7}, None) == {"batch": 8}
+    assert reader.latestOffset({"batch": 8}, None) == {"batch": 9}
+    publish(control, 1)
+    done = {"batch": 9}
+    assert reader.latestOffset(done, None) is done
 
 
 def test_a_source_without_anything_to_do_answers_what_it_was_asked_with(options):

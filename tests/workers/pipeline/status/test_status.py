@@ -277,7 +277,7 @@ def test_a_replica_that_finishes_nothing_is_reported_in_place_of_running(control
     assert (said["state"], said["hindrance"]) == ("stalled", "replica iap1 has not finished its batch for 20 s")
     assert shown.stuck_seconds == 20.0
     results = ResultQueue(control, "performance")
-    results.publish(Result("iap1", 1, None, ()), results.begin("iap1", 1), 10)
+    results.publish(Result("iap1", 1, None, ()), results.begin("iap1", 0, 1), 10)
     said = convert_to_plain(shown.document({}))
     assert (said["state"], said["hindrance"], shown.stuck_seconds) == ("running", None, 0.0)
 

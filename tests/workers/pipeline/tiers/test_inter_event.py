@@ -15,7 +15,7 @@ OPERATORS = (SimpleNamespace(name="hosts"), SimpleNamespace(name="sites"))
 
 @pytest.fixture
 def work(control):
-    return InterEventWork("", SimpleNamespace(name="performance"), None, control, None, None)
+    return InterEventWork(None, "", SimpleNamespace(name="performance"), "run", control, None, None)
 
 
 def count_tasks(work, rows, cores=8, **tasks):

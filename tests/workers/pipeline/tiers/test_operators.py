@@ -52,7 +52,7 @@ class Tier:
     def publish(self, rows: pa.RecordBatch, watermark_us: int | None, cut: bool = True) -> None:
         """A replica's result; watermark_us: how far event time was settled before it."""
         self.tick += 1
-        attempt = self.results.begin("iap1", self.tick)
+        attempt = self.results.begin("iap1", self.tick - 1, self.tick)
         batch = (self.tick, attempt, self.graph, cut, self.controls.shedder)
         writer = ResultWriter("", APPLICATION, "iap1", *batch)
         parts = {route: [wanted] for route, wanted in writer.select_wanted(rows, self.shed)}

@@ -180,7 +180,7 @@ def test_an_error_without_a_word_is_called_by_its_name():
 
 def test_spark_is_given_a_sentence_and_what_failed_is_kept_as_it_was():
     class Work(BatchWork):
-        def work(self, events, batch):
+        def work(self):
             raise BadInput("field", "is wrong")
 
     work = Work()

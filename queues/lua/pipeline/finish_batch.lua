@@ -1,0 +1,7 @@
+-- Records that an inter-event batch is finished, unless a later one is planned: then it is known to be.
+-- KEYS    planned
+-- ARGV    the batch
+-- Answer  1, or 0 when another batch is the newest one
+if redis.call('HGET', KEYS[1], 'batch') ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], 'done', ARGV[1])
+return 1
