@@ -322,7 +322,8 @@ def summarize(
         places = np.minimum(starts // settings["interval_seconds"], len(who.required_seconds) - 1).astype(int)
         required = np.asarray(who.required_seconds)[places]
         is_counted = (processing > required) | np.asarray(who.sheds)[places]
-        metrics["deviation_seconds"] = round(float((np.abs(processing - required) * is_counted).mean()), 6)
+        deviations = np.abs(processing - required) * is_counted
+        metrics["deviation_seconds"] = round(float(deviations.mean()), 6) if deviations.size else None
         series["required_seconds"] = required
     return ScenarioOutcome(metrics, series, VIOLATION_SECONDS)
 

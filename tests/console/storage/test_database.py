@@ -125,7 +125,7 @@ with connection.cursor() as cursor:
 print("not in the way")
 
 """
-BEGIN_OBSERVER = BEGIN_COMMAND.format("observe", "_observer=at_once")
+BEGIN_OBSERVER = BEGIN_COMMAND.format("observe", "_build_observer=at_once")
 IN_AN_ALERTER = ["Alerter", "AuditWatch", "ChangeKeeper", "DeadMansSwitch", "FeedReader"]
 BEGIN_ALERTER = BEGIN_COMMAND.format("alert", ", ".join(f"{name}=at_once" for name in IN_AN_ALERTER))
 ASKED = """

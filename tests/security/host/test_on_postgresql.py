@@ -20,7 +20,7 @@ HELD = {
     ),
     "tokens and sessions": (
         "tests/security/people/test_tokens.py",
-        "tests/security/people/test_sessions.py",
+        "tests/console/accounts/test_people.py",
         "tests/security/people/test_lockout.py",
         "tests/security/people/test_login.py",
     ),

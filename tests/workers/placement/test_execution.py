@@ -381,7 +381,7 @@ def test_a_node_that_was_to_rest_and_is_needed_again_ends_its_plan(plant, user):
     plant.segment("alert", "n3").publish(blocks_of(8))
     plant.segment("alert", "n3").claim("w1", 4, 60.0)
     snapshot = loaded(plant.pass_seconds(3), {})
-    found = proposals._plan_emptying("n3", plant.topology(), snapshot, plant.now)
+    found = proposals._plan_emptying("n3", plant.topology(), snapshot, plant.now, proposals._compute_decision)
     plan = proposals._propose(Plan.Kind.RELEASE, found, None, "Idle.", snapshot, plant.now, empties="n3")
     plans.record_approval(plan, "loop", "Idle.", plant.now)
     assert execution.advance(plan, plant.control, plant.now).state == "running"

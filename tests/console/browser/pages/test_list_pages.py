@@ -196,7 +196,7 @@ def test_ctrl_k_finds_by_name_and_the_keyboard_goes_there(open_page, observer):
     page = open_page("/queues/")
     live(page, observer)
     page.keyboard.press("Control+k")
-    field = page.get_by_role("combobox", name="Search pages, objects, and commands")
+    field = page.get_by_role("combobox", name="Search pages, objects, and actions")
     expect(field).to_be_focused()
     field.fill("silence")
     options = page.get_by_role("option")
@@ -216,7 +216,7 @@ def test_a_rate_that_went_to_another_level_has_a_line_on_its_chart(open_page, ob
     live(page, observer)
 
     def change_levels(snapshot):
-        changes = [{"at": time.time() - 500, "before": 41.26, "after": 12.5}]
+        changes = [{"at": time.time() - 40, "before": 41.26, "after": 12.5}]
         band = {"low": 9.0, "high": 16.0, "days": 2.0, "minute": 12.4, "changes": changes}
         snapshot["bands"] = {"totals": {}, "queues": {"alert": {"in_per_second": band}}}
 
