@@ -336,6 +336,13 @@ PIPELINE_TRIGGER_SECONDS = Seconds(
 PIPELINE_PATIENCE_SECONDS = Seconds(
     "WEIR_PIPELINE_PATIENCE_SECONDS", "timeout of a planned batch that waits for an unavailable node, s", "30"
 )
+PIPELINE_EXECUTION = OneOf(
+    "WEIR_PIPELINE_EXECUTION",
+    "how the batches of the pipeline are executed: `tasks` (long-running Spark tasks, for low latency) or"
+    " `micro-batches` (a Spark micro-batch for each batch)",
+    "micro-batches",
+    words_known=("tasks", "micro-batches"),
+)
 PIPELINE_REPLICA_PROCESSES = WholeNumber(
     "WEIR_PIPELINE_REPLICA_PROCESSES",
     "number of replicas of each application, starting with iap1, that run in a process of their own. Each process has"

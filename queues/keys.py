@@ -286,7 +286,13 @@ PIPELINE_BATCHES = Key(
     "weir:pipeline:batches:{app}",
     "stream",
     "pipeline → pipeline",
-    "`replica`, `d`: a finished batch (JSON) of a replica with a process of its own; the newest MAX_REPORTS",
+    "`replica` (empty for the combiner), `d`: a finished batch (JSON) of another process; the newest MAX_REPORTS",
+)
+PIPELINE_TASKS = Key(
+    "weir:pipeline:tasks:{app}",
+    "hash",
+    "pipeline → pipeline",
+    "process → the start that its long-running tasks belong to: they end when it changes",
 )
 PIPELINE_RUN = Key(
     "weir:pipeline:run:{app}", "string", "pipeline → pipeline", "the run that the data folder and the state belong to"

@@ -4,17 +4,16 @@ import logging
 import random
 import string
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
 from tests.workers.pipeline.matching.patterns import pattern_of
-from tests.workers.pipeline.tiers.test_operators import APPLICATION, Tier
+from tests.workers.pipeline.tiers.test_operators import Tier
 from workers.pipeline.patterns.graph import Graph, Operator
+from workers.pipeline.status.dropped_matches import DroppedMatchWarnings
 from workers.pipeline.tiers import state
 from workers.pipeline.tiers.finished_batch import OperatorCount, PatternCount
-from workers.pipeline.tiers.inter_event import InterEventWork
 from workers.pipeline.tiers.state import OperatorMemory
 
 DAY_US = 86_400_000_000
@@ -93,13 +92,12 @@ def test_what_fits_is_kept_to_the_last_byte():
     assert memory.forgotten_bytes == {}
 
 
-def test_a_pattern_that_drops_matches_is_logged_once_a_minute(control, caplog):
-    application = SimpleNamespace(name=APPLICATION)
-    work = InterEventWork(None, "", application, "run", control, None, None)
+def test_a_pattern_that_drops_matches_is_logged_once_a_minute(caplog):
+    warnings = DroppedMatchWarnings(lambda: 100.0)
     count = OperatorCount("low", patterns={"p": PatternCount(forgotten_bytes=5_000_000)})
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            work._warn_of_forgotten({"low": count})
+            warnings.warn({"low": count})
     assert [record.getMessage()[:49] for record in caplog.records] == [
         "Pattern p dropped open matches of 4.8 MiB: it has"
     ]

@@ -21,9 +21,9 @@ from tests.workers.pipeline.pipeline_process import (
 )
 
 
-@pytest.fixture
-def running(tmp_path, control_server, control, plant_topology):
-    application = Running(tmp_path, control_server.url, control)
+@pytest.fixture(params=["tasks", "micro-batches"])
+def running(tmp_path, control_server, control, plant_topology, request):
+    application = Running(tmp_path, control_server.url, control, WEIR_PIPELINE_EXECUTION=request.param)
     yield application
     application.end()
 

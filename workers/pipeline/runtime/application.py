@@ -53,7 +53,8 @@ from workers.pipeline.declaration.declared import (
 )
 from workers.pipeline.declaration.replicas import MAIN, ProcessRole, list_replica_names
 from workers.pipeline.runtime.hosted import HostedApplication, HostingPlace, SessionExpired
-from workers.pipeline.runtime.session import start_session
+from workers.pipeline.runtime.long_tasks import TaskSlots
+from workers.pipeline.runtime.session import count_task_slots, start_session
 from workers.pipeline.status.published import RecentLog, ReplicaStatuses, Statuses
 from workers.pipeline.tiers.batch_work import describe_error
 
@@ -75,6 +76,7 @@ class Settings:
     patience_seconds: float
     stuck_seconds: float
     role: ProcessRole = MAIN
+    has_long_tasks: bool = False
 
     @property
     def folder(self) -> Path:
@@ -93,6 +95,7 @@ class Settings:
             variables.PIPELINE_PATIENCE_SECONDS.get_seconds(environment),
             variables.PIPELINE_STUCK_SECONDS.get_seconds(environment),
             ProcessRole.build_main(variables.PIPELINE_REPLICA_PROCESSES.get_whole_number(environment=environment)),
+            variables.PIPELINE_EXECUTION.get_choice(environment) == "tasks",
         )
 
     def narrow_to_replica(self, replica: str, cores: int) -> "Settings":
@@ -183,6 +186,7 @@ class PipelineProcess:
                     settings.trigger_seconds,
                     settings.patience_seconds,
                     settings.role,
+                    TaskSlots(lambda: count_task_slots(spark)) if settings.has_long_tasks else None,
                 )
                 try:
                     self._host_applications(place, reset)

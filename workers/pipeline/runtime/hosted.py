@@ -23,6 +23,7 @@ from workers.pipeline.declaration.declared import NO_ORDER, Declarations, Declar
 from workers.pipeline.declaration.replicas import MAIN, ProcessRole
 from workers.pipeline.matching.matcher import check_conditions
 from workers.pipeline.rules.rule_sql import check_rules, create_empty_events
+from workers.pipeline.runtime.long_tasks import TaskSlots
 from workers.pipeline.runtime.restart import (
     explain_missing,
     is_current,
@@ -95,6 +96,7 @@ class HostingPlace:
     trigger_seconds: float
     patience_seconds: float
     role: ProcessRole = MAIN
+    slots: TaskSlots | None = None
 
 
 class SessionExpired(WeirError):  # noqa: N818
@@ -197,6 +199,7 @@ class HostedApplication:
                     # A start may have failed because the host was busy: the next one needs less at a time.
                     one_at_a_time=self._backoff.tries > 0,
                     role=place.role,
+                    slots=place.slots,
                 )
                 self._status.enter_state("running")
         except BadInput as error:

@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 import time
+from contextlib import suppress
 
 import redis
 from py4j.protocol import Py4JError
@@ -24,11 +25,22 @@ from workers.pipeline.dispatch.dispatcher import Dispatcher
 from workers.pipeline.dispatch.result_queue import ResultQueue
 from workers.pipeline.events.containers import Nodes, connect_to_control
 from workers.pipeline.events.faults import FaultStore
+from workers.pipeline.runtime.long_tasks import (
+    CombinerRole,
+    EpochSource,
+    EpochWork,
+    LongTask,
+    ReplicaRole,
+    Role,
+    Start,
+    TaskSlots,
+    share_slots,
+)
 from workers.pipeline.runtime.source import AssignmentSource, ResultSource
-from workers.pipeline.status.replica_reports import ReplicaReports, ReportingBoard
+from workers.pipeline.status.batch_reports import BatchReports, ReportingBoard
 from workers.pipeline.status.status import StatusBoard
 from workers.pipeline.tiers.batch_work import COMBINER, BatchWork, Checkpoint, describe_error
-from workers.pipeline.tiers.inter_event import InterEventWork
+from workers.pipeline.tiers.inter_event import InterEventWork, SparkTasks
 from workers.pipeline.tiers.intra_event import ReplicaBoard, ReplicaWork, RulePlans
 from workers.pipeline.tiers.monitor import Monitor
 from workers.pipeline.tiers.outbox import Outbox
@@ -59,6 +71,7 @@ class Running:
         tiers: tuple[str, ...] = TIERS,
         one_at_a_time: bool = False,
         role: ProcessRole = MAIN,
+        slots: TaskSlots | None = None,
     ) -> None:
         """Start it.
 
@@ -88,28 +101,19 @@ class Running:
         controls = application.controls
         self._dispatcher = Dispatcher(control_url, application.name, names, application.replicas, controls)
         self._replicas = (*application.replicas, *sorted(self._list_retiring()))
-        self._reports = ReplicaReports(self._control, application.name)
+        self._reports = BatchReports(self._control, application.name)
+        self._slots, self._taken, self._publishes_here = slots, 0, False
+        # Of the main process, or of the process of a replica: each ends only its own tasks.
+        self._start = Start(self._control, application.name, role.replica or "main")
         self._ending = threading.Event()
         self._failure: Exception | None = None
         self._works: list[BatchWork] = []
         self._queries: list[StreamingQuery] = []
         self._thread = threading.Thread(target=self._dispatch_events, name="dispatcher", daemon=True)
         try:
-            if INTRA in tiers:
-                board: ReplicaBoard = status if role.is_main else ReportingBoard(status, self._reports)
-                for replica in [role.replica] if role.replica else filter(role.runs, self._replicas):
-                    plans = RulePlans(spark, control_url, application, replica, patience_seconds)
-                    work = ReplicaWork(plans, application, replica, self._control, board)
-                    self._query(AssignmentSource.name(), replica, work)
+            self._start_queries(tiers, patience_seconds)
             if INTRA in tiers and role.is_main:
                 self._thread.start()
-            if INTER in tiers and role.is_main:
-                at_work = {operator.name for operator in application.graph.operators}
-                StateStore(self._control, application.name).forget_others(at_work)
-                combiner = InterEventWork(
-                    spark.sparkContext, control_url, application, checkpoint.run, self._control, self.outbox, status
-                )
-                self._query(ResultSource.name(), COMBINER, combiner)
         except BaseException:
             self.end()  # a query that is left behind keeps its name, and no later start succeeds
             raise
@@ -121,7 +125,46 @@ class Running:
         others = dispatches.list_replicas() - set(self._application.replicas)
         return {name for name in others if dispatches.list_after(name, published.get(name, 0), 1)}
 
-    def _query(self, source: str, name: str, work: BatchWork) -> None:
+    def _start_queries(self, tiers: tuple[str, ...], patience_seconds: float) -> None:
+        """Start a query for each long-running task, and for each role that has none."""
+        application, role = self._application, self._role
+        roles: list[Role] = []
+        works: dict[str, BatchWork] = {}
+        if INTRA in tiers:
+            board: ReplicaBoard = self._status if role.is_main else ReportingBoard(self._status, self._reports)
+            for replica in [role.replica] if role.replica else filter(role.runs, self._replicas):
+                plans = RulePlans(self._spark, self._control_url, application, replica, patience_seconds)
+                works[replica] = ReplicaWork(plans, application, replica, self._control, board)
+                if (runner := plans.build_local_runner()) is not None:
+                    roles.append(ReplicaRole(self._control_url, application, replica, runner))
+        if INTER in tiers and role.is_main:
+            at_work = {operator.name for operator in application.graph.operators}
+            StateStore(self._control, application.name).forget_others(at_work)
+            places = (self._control_url, application, self._checkpoint.run)
+            spark = SparkTasks(self._spark.sparkContext)
+            works[COMBINER] = InterEventWork(spark, *places, self._control, self.outbox, self._status)
+            roles.append(CombinerRole(*places, self._replicas))
+        if self._slots is not None:
+            # A role without a long-running task needs a slot, too.
+            self._taken = self._slots.take(len(roles), left=int(len(roles) < len(works)))
+        self._start.renew()
+        for own in share_slots(roles, self._taken):
+            self._start_epochs(own)
+            for each in own:
+                del works[each.name]
+        self._publishes_here = COMBINER in works
+        for name, work in works.items():
+            self._query(ResultSource.name() if name == COMBINER else AssignmentSource.name(), name, work)
+
+    def _start_epochs(self, roles: tuple[Role, ...]) -> None:
+        """Start the query whose micro-batches are the epochs of a long-running task."""
+        name = "+".join(role.name for role in roles)
+        ids = {"application": self._application.name, "roles": name}
+        work = EpochWork(self._spark.sparkContext, lambda: LongTask(roles, self._start.process, self._start.mark), ids)
+        self._query(EpochSource.name(), name, work, trigger_seconds=0.0)
+
+    def _query(self, source: str, name: str, work: BatchWork, trigger_seconds: float | None = None) -> None:
+        seconds = self._trigger_seconds if trigger_seconds is None else trigger_seconds
         options = {
             "control": self._control_url,
             "application": self._application.name,
@@ -129,12 +172,14 @@ class Running:
             "replicas": ",".join(self._replicas),
             "controls": json.dumps(self._application.controls.to_document()),
             "wait_seconds": str(SOURCE_WAIT_SECONDS),
+            "process": self._start.process,
+            "start": self._start.name,
         }
         events = self._spark.readStream.format(source).options(**options).load()
         writer = events.writeStream.foreachBatch(work).queryName(f"{self._application.name}-{name}")
         writer = writer.option("checkpointLocation", self._checkpoint.locate(name))
         self._works.append(work)
-        query = writer.trigger(processingTime=f"{self._trigger_seconds} seconds").start()
+        query = writer.trigger(processingTime=f"{seconds} seconds").start()
         self._queries.append(query)
         # The query's sources answer, or it fails, or the time is over.
         while self._one_at_a_time and query.isActive and query.status["message"].startswith("Initializing"):
@@ -163,17 +208,30 @@ class Running:
         for query, work in zip(self._queries, self._works, strict=True):
             if not query.isActive:
                 raise work.failure or query.exception() or WeirError("a query ended unexpectedly")
+        self._refresh_tables()
         if not self._role.is_main:
+            if self._taken:
+                self._reports.deliver(self._status, frozenset({self._start.process}))
             return
-        self.outbox.retry()
+        if self._publishes_here:
+            self.outbox.retry()
+        else:
+            self.outbox.count_waiting()
         self._status.outbox, self._status.outbox_full = self.outbox.waiting, self.outbox.is_full
         try:
-            for replica, batch in self._reports.read_new() if self._role.separate else ():
-                self._status.record_replica_batch(replica, batch)
+            self._reports.deliver(self._status)
             self._status.record_monitored(self._monitor.step())
             self._faults.deliver(self._nodes, self._results.measure_room().published)
         except (redis.ConnectionError, redis.TimeoutError, BadInput) as error:
             log.warning("Updating criteria or delivering dead letters failed; trying again: %s", error)
+
+    def _refresh_tables(self) -> None:
+        """Read changed reference tables. Long-running tasks start again with them."""
+        seen = [table.seen for table in self._application.tables]
+        for table in self._application.tables:
+            table.refresh()
+        if self._taken and seen != [table.seen for table in self._application.tables]:
+            self._start.renew()
 
     def end(self) -> None:
         """Stop dispatching, let running batches finish, and stop between two. Safe at any time.
@@ -183,9 +241,14 @@ class Running:
         self._ending.set()
         if self._thread.is_alive():
             self._thread.join(STOPPING_SECONDS)
+        with suppress(redis.ConnectionError, redis.TimeoutError):
+            self._start.end()
         deadline = time.monotonic() + STOPPING_SECONDS
         for query in self._queries:
             _end_query(query, deadline)
+        if self._slots is not None:
+            self._slots.give_back(self._taken)
+            self._taken = 0
         self._dispatcher.close()
         self._nodes.close()
         self._client.close()

@@ -7,6 +7,8 @@ the connection.
 """
 
 import logging
+import os
+import re
 import socket
 import threading
 from contextlib import suppress
@@ -26,6 +28,7 @@ from workers.host.spark import (
     build_private_settings,
     build_spark_environment,
 )
+from workers.pipeline.runtime.long_tasks import EpochSource
 from workers.pipeline.runtime.source import AssignmentSource, ResultSource
 from workers.pipeline.runtime.worker_start import (
     SparkCall,
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 4_096
 HAND_OVER_SECONDS = 5.0
+LONG_TASK_SLOTS = 64
+_LOCAL = re.compile(r"local\[(\*|\d+)\]\Z")
 
 
 def answer_sources(folder: Path) -> None:
@@ -125,13 +130,15 @@ def start_session(
         variables.PROCESS.update({"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python})
         answer_sources(folder / "python")
         sockets = build_socket_settings(folder)
-    builder = SparkSession.builder.master(master).appName(f"weir {name}")
+    own_slots, cores = add_task_slots(master)
+    builder = SparkSession.builder.master(own_slots).appName(f"weir {name}")
     more = archive_options(variables.PROCESS["JAVA_HOME"]) if java is None else java
     settings = {
         **_build_settings(folder, heap, more),
         **build_driver_settings(master),
         **build_private_settings(master, folder),
         **sockets,
+        **cores,
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -140,9 +147,27 @@ def start_session(
     admit_this_user_only(spark.sparkContext._gateway)
     spark.sparkContext.setLogLevel("ERROR")
     forget_reflection(spark)
-    for source in (AssignmentSource, EventSource, ResultSource):
+    for source in (AssignmentSource, EpochSource, EventSource, ResultSource):
         spark.dataSource.register(source)
     return spark
+
+
+def add_task_slots(master: str) -> tuple[str, dict[str, str]]:
+    """Return a local master with slots for long-running tasks, and the settings that keep its parallelism.
+
+    A long-running task needs a slot of its own, but most of the time no core. A cluster keeps its slots.
+    """
+    found = _LOCAL.match(master)
+    if found is None:
+        return master, {}
+    cores = (os.cpu_count() or 1) if found[1] == "*" else int(found[1])
+    return f"local[{cores + LONG_TASK_SLOTS}]", {"spark.default.parallelism": str(cores)}
+
+
+def count_task_slots(spark: SparkSession) -> int:
+    """Return the number of slots for long-running tasks: a cluster has as many as cores."""
+    context = spark.sparkContext
+    return LONG_TASK_SLOTS if str(context.master).startswith("local[") else context.defaultParallelism
 
 
 def forget_reflection(spark: SparkSession) -> None:

@@ -27,7 +27,7 @@ from workers.pipeline.tiers.planned_batches import PlannedBatches
 NO_ROWS = "nothing int"
 
 
-class _WorkReader(DataSourceStreamReader):
+class WorkReader(DataSourceStreamReader):
     """Answers Spark in the process of the driver. Offsets: {"batch": number}. It yields no rows."""
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -84,7 +84,7 @@ class AssignmentSource(DataSource):
         return AssignmentReader(dict(self.options))
 
 
-class AssignmentReader(_WorkReader):
+class AssignmentReader(WorkReader):
     """Starts a batch when the replica has an assignment without a published result."""
 
     def _has_work(self) -> bool:
@@ -115,7 +115,7 @@ class ResultSource(DataSource):
         return ResultReader(dict(self.options))
 
 
-class ResultReader(_WorkReader):
+class ResultReader(WorkReader):
     """Plans the combiner's next batch, and starts it. Starts a planned batch again that is not finished."""
 
     def _has_work(self) -> bool:

@@ -44,6 +44,7 @@ from workers.pipeline.dispatch.result_queue import Room
 from workers.pipeline.patterns.graph import Operator, list_named_types
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.shedding import find_chain_starts, is_sheddable, limit_types
+from workers.pipeline.status.dropped_matches import DroppedMatchWarnings
 from workers.pipeline.status.measures import (
     RETAINED_SECONDS,
     BatchOverheads,
@@ -111,7 +112,7 @@ class StatusBoard:
         self._totals = Totals.load(before)
         self._shed = ShedRecord(self._totals.shed, find_chain_starts(application.graph))
         self._ages, self._overheads = EventAges(), BatchOverheads()
-        self._notify = notify
+        self._notify, self._dropped = notify, DroppedMatchWarnings()
         self._results, self._dispatches = results, dispatches
         self._replicas: dict[str, deque[ReplicaBatch]] = {name: deque() for name in application.replicas}
         self._first_at: dict[str, float] = {}
@@ -182,6 +183,8 @@ class StatusBoard:
                 self._restarts = replace_fields(self._restarts, tries=0, failed_at=None, next_try_at=None)
 
     def record_inter_event_batch(self, batch: InterEventBatch) -> None:
+        self._dropped.warn(batch.operators)
+        ended_at = self._clock() - (self._monotonic() - batch.at)  # a report comes up to a second later
         with self._lock:
             self._batches.append(batch)
             self._totals.add(batch)
@@ -190,7 +193,7 @@ class StatusBoard:
             self._shed.record_operators(batch.at, batch.operators.values(), sheds)
             if batch.operators:
                 self._overheads.add(batch.at, batch.overhead_seconds)
-            if (late := batch.compute_p95_age(self._clock())) is not None:
+            if (late := batch.compute_p95_age(ended_at)) is not None:
                 self._ages.add(batch.at, *late)
         self._notify()
 

@@ -142,20 +142,48 @@ class EventReader(DataSourceReader):
         return [InputPartition(task) for task in range(int(self._options["tasks"]))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assignment = BatchAssignment.get_current()
-        nodes, patience_seconds = containers.get_nodes(READING_SECONDS), float(self._options["patience"])
+        options, assignment = self._options, BatchAssignment.get_current()
+        reader = RangeReader(
+            options["control"],
+            options["application"],
+            options["replica"],
+            self._layout,
+            self._monitored,
+            float(options["patience"]),
+        )
+        return reader.read(assignment, assignment.tasks[partition.value], partition.value)
+
+
+@dataclass(frozen=True)
+class RangeReader:
+    """Reads the events of a task: their columns, with the criteria. Keeps what it can't read, and the sketches.
+
+    monitored: the quantiles that the sketches are for. patience_seconds: how long it waits for a node to come back.
+    """
+
+    control_url: str
+    application: str
+    replica: str
+    layout: Layout
+    monitored: tuple[MonitoredQuantile, ...]
+    patience_seconds: float
+
+    def read(
+        self, assignment: BatchAssignment, ranges: Iterable[containers.Range], task: int
+    ) -> Iterator[pa.RecordBatch]:
+        nodes = containers.get_nodes(READING_SECONDS)
         faults = containers.Faults(assignment.ahead_us, time.time_ns() // 1000)
-        sketches = Sketches(self._monitored)
-        ranges = assignment.tasks[partition.value]
-        blocks = (block for part in ranges for block in containers.read_range(nodes, part, patience_seconds, faults))
+        sketches = Sketches(self.monitored)
+        blocks = (
+            block for part in ranges for block in containers.read_range(nodes, part, self.patience_seconds, faults)
+        )
         for lot in containers.merge_blocks(blocks):
-            rows = containers.apply_layout(lot, self._layout, faults)
+            rows = containers.apply_layout(lot, self.layout, faults)
             sketches.add(rows)
-            yield self._layout.add_criteria(rows, assignment.criteria)
-        application, replica = self._options["application"], self._options["replica"]
-        control = containers.control_of(self._options["control"])
+            yield self.layout.add_criteria(rows, assignment.criteria)
+        control = containers.control_of(self.control_url)
         if faults.rows:
-            FaultStore(control, application).keep(replica, assignment.tick, assignment.attempt, faults)
+            FaultStore(control, self.application).keep(self.replica, assignment.tick, assignment.attempt, faults)
         if sketches.seen:
-            writer = f"{replica}:{assignment.tick}:{partition.value}"
-            MonitorStore(control, application).keep(sketches, writer, time.time())
+            writer = f"{self.replica}:{assignment.tick}:{task}"
+            MonitorStore(control, self.application).keep(sketches, writer, time.time())

@@ -5,7 +5,6 @@ many tasks as its parallelism, if they save more time than they cost. Otherwise,
 the complex events are published.
 """
 
-import logging
 import time
 from collections.abc import Mapping
 from typing import Protocol
@@ -21,11 +20,9 @@ from workers.pipeline.tiers.event_source import EVENTS_PER_TASK
 from workers.pipeline.tiers.finished_batch import InterEventBatch, OperatorCount
 from workers.pipeline.tiers.operators import Unit, Work
 from workers.pipeline.tiers.outbox import Outbox
-from workers.pipeline.tiers.planned_batches import PlannedBatches
+from workers.pipeline.tiers.planned_batches import PlannedBatch, PlannedBatches
 from workers.pipeline.tiers.state import StateStore
 
-logger = logging.getLogger(__name__)
-WARN_SECONDS = 60.0  # seconds between two warnings about a pattern
 TASK_SECONDS = 0.02  # an additional task of a job costs 3 to 20 ms (median, two cores, idle and busy)
 NEWEST_SHARE = 0.3  # weight of the newest batch in the time of a row
 
@@ -37,12 +34,41 @@ class InterEventBoard(Protocol):
         """Record that an inter-event batch is finished."""
 
 
+class TaskRunner(Protocol):
+    """Runs the tasks of a level of operators."""
+
+    @property
+    def cores(self) -> int:
+        """Return how many tasks run at the same time."""
+
+    def run(self, work: Work, tasks: list[list[Unit]]) -> list[OperatorCount]:
+        """Run the units of each task, and return what they did."""
+
+
+class SparkTasks:
+    """Each level of operators is a Spark job."""
+
+    def __init__(self, spark: SparkContext) -> None:
+        self._spark = spark
+
+    @property
+    def cores(self) -> int:
+        return self._spark.defaultParallelism
+
+    def run(self, work: Work, tasks: list[list[Unit]]) -> list[OperatorCount]:
+        done: list[OperatorCount] = self._spark.parallelize(tasks, len(tasks)).flatMap(work).collect()
+        return done
+
+
 class InterEventWork(BatchWork):
-    """The inter-event batches of an application: its combiner and operators."""
+    """The inter-event batches of an application: its combiner and operators.
+
+    run: of the checkpoint. runner: runs the tasks, in the driver as Spark jobs, in a long-running task by itself.
+    """
 
     def __init__(
         self,
-        spark: SparkContext,
+        runner: TaskRunner,
         control_url: str,
         application: Application,
         run: str,
@@ -50,19 +76,21 @@ class InterEventWork(BatchWork):
         outbox: Outbox,
         status: InterEventBoard,
     ) -> None:
-        self._spark, self._control_url = spark, control_url
+        self._runner, self._control_url = runner, control_url
         self._application, self._run = application, run
         self._batches = PlannedBatches(control, application.name)
         self._store = StateStore(control, application.name)
         self.ids = {"application": application.name}
         self._outbox, self._status = outbox, status
-        self._warned_at: dict[str, float] = {}
         self._row_seconds: dict[str, float] = {}  # operator → time of a row that it reads
 
     def work(self) -> None:
         planned = self._batches.load()
-        if planned is None or planned.is_done:
-            return
+        if planned is not None and not planned.is_done:
+            self.process(planned)
+
+    def process(self, planned: PlannedBatch) -> None:
+        """Execute a planned batch, except what is written already."""
         started = time.monotonic()
         batch, combined, application = planned.batch, planned.offset, self._application
         # Only now is the previous batch done for good: a concurrent attempt at it has nothing left to do.
@@ -73,32 +101,17 @@ class InterEventWork(BatchWork):
         for level, operators in enumerate(application.graph.levels):
             # A single task needs no plan of its own and runs where all others do.
             rows = self._count_rows(level, combined, batch)
-            if tasks := self._list_tasks(operators, rows, combined, self._spark.defaultParallelism):
-                done = self._spark.parallelize(tasks, len(tasks)).flatMap(Work(*places, level)).collect()
+            if tasks := self._list_tasks(operators, rows, combined, self._runner.cores):
+                done = self._runner.run(Work(*places, level), tasks)
                 self._learn_row_seconds(done, rows)
                 worked += done
         for count in worked:
             counts.setdefault(count.operator, OperatorCount(count.operator)).add(count)
-        self._warn_of_forgotten(counts)
         self._batches.finish(planned)
         self._outbox.try_publish()
         now = time.monotonic()
         finished = InterEventBatch(now, batch, combined, counts, tuple(worked), now - started)
         self._status.record_inter_event_batch(finished)
-
-    def _warn_of_forgotten(self, counts: Mapping[str, OperatorCount]) -> None:
-        """Log each pattern that dropped open matches, once every WARN_SECONDS."""
-        now = time.monotonic()
-        patterns = (pattern_count for count in counts.values() for pattern_count in count.patterns.items())
-        for name, pattern in patterns:
-            if pattern.forgotten_bytes and now - self._warned_at.get(name, -WARN_SECONDS) >= WARN_SECONDS:
-                self._warned_at[name] = now
-                logger.warning(
-                    "Pattern %s dropped open matches of %.1f MiB: it has too many keys, or too many events in"
-                    " a window. Shorten the window, or keep fewer events with rules.",
-                    name,
-                    pattern.forgotten_bytes / 2**20,
-                )
 
     def _count_rows(self, level: int, combined: CombinedOffset, batch: int) -> int:
         emitted = sum(part.num_rows for part in self._store.read_between(batch)) if level else 0

@@ -5,8 +5,8 @@ the result queue. Then the rows are published.
 """
 
 import time
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -26,7 +26,7 @@ from workers.pipeline.rules.rule_sql import RuleOutput, apply_rules, build_rule_
 from workers.pipeline.tiers.batch_work import BatchWork
 from workers.pipeline.tiers.event_source import BatchAssignment, EventSource, on_tasks
 from workers.pipeline.tiers.finished_batch import ReplicaBatch
-from workers.pipeline.tiers.result_writer import CUT_ROWS, WRITTEN, ResultWriter
+from workers.pipeline.tiers.result_writer import BLOB, CUT_ROWS, WRITTEN, ResultWriter
 
 PLANNING_SECONDS = 1.0  # time limit for the answer of a node
 MAX_PLANS = 4  # number of plans that are kept; usually only one is in use
@@ -72,6 +72,10 @@ class RulePlans:
             self._plans[kind] = ruled.events.select(*names).mapInArrow(self._build_writer(), WRITTEN), ruled
         return self._plans[kind]
 
+    def build_local_runner(self) -> "RuleRunner | None":
+        """Return what applies the rules in the process of a long-running task; None if only Spark can."""
+        return None
+
     def _build_writer(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         url, replica = self._options["control"], self._options["replica"]
         name, graph = self._application.name, self._application.graph
@@ -85,6 +89,19 @@ class RulePlans:
         return write
 
 
+class TaskReport(Protocol):
+    """A row with the columns `WRITTEN`."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+class RuleRunner(Protocol):
+    """Applies the rules to a batch, and writes the rows."""
+
+    def run(self, assignment: BatchAssignment) -> tuple[Sequence[TaskReport], dict[str, int]]:
+        """Return the reports of the tasks (columns `WRITTEN`), and the events that passed each counted rule."""
+
+
 class ReplicaBoard(Protocol):
     """Records what the replicas do."""
 
@@ -96,9 +113,9 @@ class ReplicaWork(BatchWork):
     """The batches of one replica of an application."""
 
     def __init__(
-        self, plans: RulePlans, application: Application, replica: str, control: redis.Redis, status: ReplicaBoard
+        self, runner: RuleRunner, application: Application, replica: str, control: redis.Redis, status: ReplicaBoard
     ) -> None:
-        self._plans, self._application, self._replica = plans, application, replica
+        self._runner, self._application, self._replica = runner, application, replica
         self._control, self._status = control, status
         self.ids = {"application": application.name, "replica": replica}
         self._dispatches = Dispatches(control, application.name)
@@ -107,16 +124,20 @@ class ReplicaWork(BatchWork):
         self._known = KnownTopology()
 
     def work(self) -> None:
+        self.process_next()
+
+    def process_next(self) -> bool:
+        """Process the next batch, and return whether there was one."""
         started = time.monotonic()
         published = self._results.measure_room().published.get(self._replica, 0)
         dispatches = self._dispatches.list_batch(self._replica, published)
         if not dispatches:
-            return
+            return False
         tick = dispatches[-1].tick
         ticks = {tick, self._results.find_attempted_tick(self._replica) or tick}
         attempt = self._results.begin(self._replica, published, tick)
         if attempt is None:
-            return  # another attempt has published some of it: the next batch starts after that
+            return True  # another attempt has published some of it: the next batch starts after that
         for attempted in ticks:
             self._faults.abandon(self._replica, attempted)
         for table in self._application.tables:
@@ -132,13 +153,12 @@ class ReplicaWork(BatchWork):
             controls.shedder,
             {**self._application.controls.criteria, **controls.criteria},
         )
-        rows, passed = self._plans.run(assignment)
+        rows, passed = self._runner.run(assignment)
         retained = sum(row["kept"] for row in rows)
-        result = Result(
-            self._replica, tick, dispatches[0].watermark_us, tuple(Blob(*row[:7]) for row in rows if row["name"])
-        )
+        blobs = tuple(Blob(*(row[name] for name in BLOB)) for row in rows if row["name"])
+        result = Result(self._replica, tick, dispatches[0].watermark_us, blobs)
         if not self._results.publish(result, attempt, arrived):
-            return
+            return True
         now = time.monotonic()
         finished = ReplicaBatch(
             at=now,
@@ -152,6 +172,7 @@ class ReplicaWork(BatchWork):
             shed=sum_task_counts([row["shed"] for row in rows]),
         )
         self._status.record_replica_batch(self._replica, finished)
+        return True
 
     def _list_ranges(self, dispatches: list[Assignment]) -> list[tuple[Range, int]]:
         topology = self._known.read(self._control.get(keys.TOPOLOGY))

@@ -94,6 +94,10 @@ class Outbox:
         if self._pending and not self._turn.locked():
             self.try_publish()
 
+    def count_waiting(self) -> None:
+        """Count the events that wait, where another process publishes them."""
+        self.waiting = self._store.count_waiting_outputs()
+
     def try_publish(self) -> None:
         """Publish. A queue that accepts nothing now is tried again every second, and the pipeline continues."""
         try:

@@ -26,6 +26,7 @@ CUT_ROWS = 20_000
 WRITTEN = (
     "name string, route string, slice int, first_us long, last_us long, rows long, size long, kept long, shed string"
 )
+BLOB = ("name", "route", "slice", "first_us", "last_us", "rows", "size")  # the columns that describe a blob
 
 
 @dataclass(frozen=True)
@@ -46,20 +47,24 @@ class ResultWriter:
     shedder: shedding.Shedder = field(default_factory=shedding.Shedder)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write all rows of a task (mapInArrow). Yields a row per blob, and a row with the number of rows kept."""
+        """Write all rows of a Spark task (mapInArrow)."""
+        context = TaskContext.get()
+        assert context is not None  # Spark calls it within a task
+        yield self.write(batches, context.partitionId())
+
+    def write(self, batches: Iterable[pa.RecordBatch], task: int) -> pa.RecordBatch:
+        """Write all rows of a task, and return a row per blob, and a row with the number of rows kept."""
         kept, shed = 0, shedding.ShedCounts()
         parts: dict[str, list[pa.RecordBatch]] = {}
         for batch in batches:
             kept += batch.num_rows
             for route, rows in self.select_wanted(batch, shed):
                 parts.setdefault(route, []).append(rows)
-        task = TaskContext.get()
-        assert task is not None  # Spark calls it within a task
-        blobs, data = self.build_blobs(parts, task.partitionId())
+        blobs, data = self.build_blobs(parts, task)
         if data:
             queue = ResultQueue(control_of(self.control_url), self.application)
             queue.put(self.replica, self.tick, self.attempt, data)
-        yield _write_batch(blobs, kept, shedding.to_text(shed))
+        return _write_batch(blobs, kept, shedding.to_text(shed))
 
     def select_wanted(self, batch: pa.RecordBatch, shed: shedding.ShedCounts) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield each route and the rows that a pattern of the route may use.
@@ -147,5 +152,4 @@ def _write_batch(blobs: list[Blob], kept: int, shed: str) -> pa.RecordBatch:
     arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
     counts = pa.array([0] * len(blobs) + [kept], pa.int64())
     texts = pa.array([""] * len(blobs) + [shed], pa.string())
-    names = ["name", "route", "slice", "first_us", "last_us", "rows", "size", "kept", "shed"]
-    return pa.RecordBatch.from_arrays([*arrays, counts, texts], names=names)
+    return pa.RecordBatch.from_arrays([*arrays, counts, texts], names=[*BLOB, "kept", "shed"])

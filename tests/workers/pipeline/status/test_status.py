@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from common.stored_document import convert_to_plain, decode_document
+from common.stored_document import convert_to_plain, decode_document, replace_fields
 from queues import keys
 from tests.console.pipeline_sample import DECLARATION, sample_application
 from tests.workers.pipeline.times import Times
@@ -19,9 +19,9 @@ from workers.pipeline.declaration.replicas import MAIN, ProcessRole
 from workers.pipeline.dispatch.assignment import AssignedRange, Assignment, Dispatches
 from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.result_queue import Blob, Result, ResultQueue
+from workers.pipeline.status.batch_reports import BatchReports, ReportingBoard
 from workers.pipeline.status.progress import ChainStep, ProgressInputs, ProgressRecord, stall
 from workers.pipeline.status.published import MAX_LINES, MAX_TEXT, RecentLog, Statuses, list_newest_lines
-from workers.pipeline.status.replica_reports import ReplicaReports, ReportingBoard
 from workers.pipeline.status.status import WINDOW_SECONDS, StatusBoard
 from workers.pipeline.tiers.combining import CombinedOffset
 from workers.pipeline.tiers.finished_batch import InterEventBatch, OperatorCount, PatternCount, ReplicaBatch
@@ -247,7 +247,7 @@ def test_what_is_shed_is_reported_by_type_with_what_it_costs_and_counts_on_over_
     assert pattern["recall"]["estimate"] == pytest.approx(50 / 115)
     assert pattern["recall"]["low"] < 50 / 115 < pattern["recall"]["high"]
     one = board(control)
-    one.record_inter_event_batch(shedding(99.0))
+    one.record_inter_event_batch(shedding(100.0))
     assert convert_to_plain(one.document({}))["latency_p95_seconds"] == 2.0
 
 
@@ -446,24 +446,70 @@ def test_a_replica_in_another_process_is_reported_but_restarts_only_its_own_proc
     assert own.inputs.stuck_seconds == 370.0, "neither the other replica nor the dispatcher is in this process"
 
 
+class Board:
+    """What was recorded, in order."""
+
+    def __init__(self):
+        self.recorded = []
+
+    def record_replica_batch(self, name, batch):
+        self.recorded.append((name, batch))
+
+    def record_inter_event_batch(self, batch):
+        self.recorded.append(("", batch))
+
+
+def delivered(reports: BatchReports, replicas: frozenset[str] | None = None) -> list:
+    board = Board()
+    reports.deliver(board, replicas)
+    return board.recorded
+
+
 def test_batches_of_other_processes_are_read_once_and_get_times_of_the_local_clock(control):
-    main = ReplicaReports(control, "performance", lambda: 100.0)
+    main = BatchReports(control, "performance", lambda: 100.0)
     batch = ReplicaBatch(7.0, 3, 10, 9, 8, 0.5, [{"in": 10, "out": 9}], 1.5, {"hot": {"cpu": 2}})
-    ReportingBoard(board(control), ReplicaReports(control, "performance")).record_replica_batch("iap1", batch)
-    ((name, read),) = main.read_new()
+    ReportingBoard(board(control), BatchReports(control, "performance")).record_replica_batch("iap1", batch)
+    ((name, read),) = delivered(main)
     assert (name, replace(read, at=7.0)) == ("iap1", batch)
     assert 0.0 < read.at <= 100.0
-    assert main.read_new() == []
-    assert ReplicaReports(control, "performance").read_new() == [], "a new process counts from its start"
+    assert delivered(main) == []
+    assert delivered(BatchReports(control, "performance")) == [], "a new process counts from its start"
+
+
+def test_a_batch_of_the_combiner_is_reported_without_the_results_that_it_read_before(control):
+    main, batch = BatchReports(control, "performance", lambda: 100.0), worked(7)
+    with_old = replace(batch, combined=replace_fields(batch.combined, left_over=(ARRIVED,)))
+    BatchReports(control, "performance").record_inter_event_batch(with_old)
+    ((_, read),) = delivered(main)
+    assert replace(read, at=batch.at) == batch
+
+
+def test_the_process_of_a_replica_takes_only_reports_of_its_replica(control):
+    own, writer = BatchReports(control, "performance"), BatchReports(control, "performance")
+    writer.record_inter_event_batch(worked(7))
+    for name in ("iap1", "iap2"):
+        writer.record_replica_batch(name, ReplicaBatch(7.0, 3, 10, 9, 8, 0.5, [], 1.5))
+    assert [name for name, _ in delivered(own, frozenset({"iap2"}))] == ["iap2"]
 
 
 def test_an_unreadable_report_of_another_version_hides_no_other_report(control):
-    main, other = ReplicaReports(control, "performance"), ReplicaReports(control, "performance")
+    main, other = BatchReports(control, "performance"), BatchReports(control, "performance")
     batch = ReplicaBatch(7.0, 3, 10, 9, 8, 0.5, [], 1.5)
-    other.add("iap1", batch)
+    other.record_replica_batch("iap1", batch)
     control.xadd(keys.PIPELINE_BATCHES.build("performance"), {"replica": "iap2", "d": b'{"batch": "x"}'})
-    other.add("iap3", batch)
-    assert [replica for replica, _ in main.read_new()] == ["iap1", "iap3"]
+    other.record_replica_batch("iap3", batch)
+    assert [replica for replica, _ in delivered(main)] == ["iap1", "iap3"]
+
+
+def test_the_age_of_events_is_measured_at_the_end_of_their_batch(control):
+    """A report comes up to a second later."""
+    times = Times()
+    shown = board(control, times, times)
+    hosts = OperatorCount("hosts", events=40, early_us=round(times.now * 1e6))
+    ended_at = times() + 0.1
+    times.now += 0.9
+    shown.record_inter_event_batch(InterEventBatch(ended_at, 1, CombinedOffset(), {"hosts": hosts}, (hosts,), 0.05))
+    assert convert_to_plain(shown.document({}))["latency_p95_seconds"] == pytest.approx(0.1, abs=0.02)
 
 
 def test_a_batch_that_the_combiner_reads_before_its_report_causes_no_stall():

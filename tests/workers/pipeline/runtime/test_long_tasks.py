@@ -1,0 +1,185 @@
+"""Long-running tasks execute batches as they come, and end when their epoch or their start is over."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from tests.workers.pipeline.times import Times
+from workers.pipeline.dispatch.result_queue import AttemptOvertaken
+from workers.pipeline.runtime.long_tasks import EpochReader, EpochWork, LongTask, Start, TaskSlots, share_slots
+from workers.pipeline.tiers.batch_work import BatchFailed
+
+
+@dataclass
+class Role:
+    """Executes what `batches` says: True for a batch, False for a wait, or an error."""
+
+    control_url: str
+    batches: list
+    times: Times
+    application: object = None
+    waits: list = field(default_factory=list)
+    built: int = 0
+
+    def build(self, control):
+        self.built += 1
+        return self
+
+    def execute(self, wait_seconds: float) -> bool:
+        self.waits.append(wait_seconds)
+        step = self.batches.pop(0) if self.batches else False
+        self.times.now += 1.0
+        if callable(step):
+            return step()
+        return step
+
+
+@dataclass
+class Named:
+    name: str = "app"
+
+
+@pytest.fixture
+def times():
+    return Times()
+
+
+@pytest.fixture
+def start(control):
+    begun = Start(control, "app", "main")
+    begun.renew()
+    return begun
+
+
+def run(roles, start: Start, times: Times, seconds: float = 10.0) -> int:
+    for role in roles:
+        role.application = Named()
+    (batches,) = LongTask(tuple(roles), start.process, start.mark, seconds)(iter([0]), times)
+    return batches
+
+
+def test_a_task_executes_batches_until_its_epoch_is_over(control_server, start, times):
+    role = Role(control_server.url, [True, False, True, True], times)
+    assert run([role], start, times) == 3
+    assert len(role.waits) == 10
+    assert max(role.waits) == 0.5
+
+
+def test_a_task_waits_no_longer_than_its_epoch(control_server, start, times):
+    role = Role(control_server.url, [], times)
+    run([role], start, times, seconds=1.25)
+    assert role.waits == [0.5, 0.25]
+
+
+def test_a_task_ends_after_its_batch_when_another_start_follows(control_server, control, start, times):
+    def follows() -> bool:
+        Start(control, "app", "main").renew()
+        return True
+
+    role = Role(control_server.url, [True, follows, True], times)
+    assert run([role], start, times) == 2
+
+
+def test_a_task_ends_when_its_start_is_renewed_with_other_content(control_server, start, times):
+    role = Role(control_server.url, [True, lambda: start.renew() or True, True], times)
+    assert run([role], start, times) == 2
+
+
+def test_a_task_that_is_overtaken_continues_after_the_other_batch(control_server, start, times):
+    def overtaken() -> bool:
+        raise AttemptOvertaken("another attempt has started")
+
+    role = Role(control_server.url, [True, overtaken, True], times)
+    assert run([role], start, times) == 2
+    assert role.built == 2
+
+
+def test_roles_that_share_a_slot_take_turns_and_wait_for_a_short_time(control_server, start, times):
+    one, other = Role(control_server.url, [True, True], times), Role(control_server.url, [False, True], times)
+    assert run([one, other], start, times, seconds=4.0) == 3
+    assert max(one.waits + other.waits) == 0.02
+
+
+@pytest.mark.parametrize(
+    ("slots", "shared"), [(0, []), (1, [("a", "b", "c")]), (2, [("a", "c"), ("b",)]), (5, [("a",), ("b",), ("c",)])]
+)
+def test_each_role_has_a_slot_of_its_own_if_there_are_enough(slots, shared):
+    assert share_slots(["a", "b", "c"], slots) == shared
+
+
+def test_the_slots_of_a_session_are_given_out_once():
+    slots = TaskSlots(lambda: 4)
+    assert slots.take(3) == 3
+    assert slots.take(3, left=1) == 0
+    assert slots.take(3) == 1
+    slots.give_back(3)
+    assert slots.take(2, left=1) == 2
+
+
+def test_epochs_follow_one_another_until_their_start_ends(control_server, control, start):
+    reader = EpochReader({"control": control_server.url, "application": "app", "process": "main", "start": start.name})
+    assert reader.latestOffset({"batch": 4}, None) == {"batch": 5}
+    start.renew()
+    assert reader.latestOffset({"batch": 5}, None) == {"batch": 6}
+    start.end()
+    done = {"batch": 6}
+    assert reader.latestOffset(done, None) is done
+    Start(control, "app", "main").renew()
+    assert reader.latestOffset(done, None) is done, "the epochs of the next start have a query of their own"
+
+
+def test_a_start_that_another_has_followed_ends_nothing(control, start):
+    following = Start(control, "app", "main")
+    following.renew()
+    start.end()
+    assert control.hget("weir:pipeline:tasks:app", "main") == following.mark
+
+
+class Spark:
+    """Fails as often as it is told to."""
+
+    def __init__(self, *errors):
+        self.errors, self.epochs = list(errors), 0
+
+    def parallelize(self, items, tasks):
+        return self
+
+    def mapPartitions(self, task):
+        return self
+
+    def collect(self):
+        self.epochs += 1
+        if self.errors and (error := self.errors.pop(0)):
+            raise error
+        return [1]
+
+
+def test_after_a_killed_worker_the_next_epoch_starts_and_a_second_failure_ends_the_query(times):
+    failed = PySparkException("Python worker exited unexpectedly")
+    spark = Spark(failed, None, failed, failed)
+    work = EpochWork(spark, lambda: None, {}, times)
+    work(None, 0)
+    work(None, 1)
+    times.now += 10.0
+    work(None, 2)
+    times.now += 9.0
+    with pytest.raises(BatchFailed, match="exited unexpectedly"):
+        work(None, 3)
+    assert isinstance(work.failure, PySparkException)
+
+
+def test_an_error_of_weir_itself_ends_the_query_at_once(times):
+    def build():
+        raise ValueError("is wrong")
+
+    with pytest.raises(BatchFailed, match="is wrong"):
+        EpochWork(Spark(), build, {}, times)(None, 0)
+
+
+def test_the_loss_of_the_java_process_ends_the_query(times):
+    work = EpochWork(Spark(Py4JError("gone"), Py4JError("gone")), lambda: None, {}, times)
+    work(None, 0)
+    with pytest.raises(BatchFailed, match="gone"):
+        work(None, 1)

@@ -1,0 +1,295 @@
+"""Long-running tasks: Spark tasks that execute the batches of a replica, or of the combiner, as they come.
+
+A micro-batch of its own costs Spark tens of milliseconds. A long-running task waits at the control server instead, and
+starts a batch within a millisecond. A Structured Streaming query starts it, and its micro-batch is an *epoch*: a Spark
+job of one task that executes batches for EPOCH_SECONDS. Spark places and supervises the task as any other.
+
+A batch is as exact as in a micro-batch of its own, because everything that it continues from is on the control server
+(`dispatch.result_queue`, `tiers.planned_batches`). A task can therefore end at any time, and two tasks of one role can
+run at the same time: one of them finds that it was overtaken. Tasks end early when the start or the content that they
+belong to (`weir:pipeline:tasks:{app}`) changes.
+"""
+
+import logging
+import math
+import secrets
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+import redis
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from queues import keys
+from queues.control.replies import expect_bytes
+from queues.publishing.client import Client
+from workers.documents.queues import PIPELINE_PRODUCER
+from workers.pipeline.declaration.declaration import Application
+from workers.pipeline.dispatch.assignment import Dispatches
+from workers.pipeline.dispatch.result_queue import AttemptOvertaken, ResultQueue
+from workers.pipeline.events.containers import control_of
+from workers.pipeline.runtime.source import NO_ROWS, WorkReader
+from workers.pipeline.status.batch_reports import BatchReports
+from workers.pipeline.tiers.batch_work import COMBINER, BatchWork, describe_error
+from workers.pipeline.tiers.finished_batch import OperatorCount
+from workers.pipeline.tiers.inter_event import InterEventWork
+from workers.pipeline.tiers.intra_event import ReplicaWork, RuleRunner
+from workers.pipeline.tiers.operators import Unit, Work
+from workers.pipeline.tiers.outbox import Outbox
+from workers.pipeline.tiers.planned_batches import PlannedBatch, PlannedBatches
+from workers.pipeline.tiers.state import NewerState, StateStore
+
+EPOCH_SECONDS = 20.0  # between two epochs, no batch is executed for some 50 ms
+WAIT_SECONDS = 0.5  # how soon a task without work notices that it has to end
+SHARED_WAIT_SECONDS = 0.02  # the same for tasks that share a slot
+RETRY_SECONDS = 10.0  # a second failure of an epoch within this time ends the query
+
+log = logging.getLogger("weir.pipeline")
+
+
+class Start:
+    """The start of an application in a process, to which the long-running tasks of the process belong."""
+
+    def __init__(self, control: redis.Redis, application: str, process: str) -> None:
+        self._control, self._key = control, keys.PIPELINE_TASKS.build(application)
+        self._version = 0
+        self.process, self.name = process, secrets.token_hex(8)
+
+    @property
+    def mark(self) -> bytes:
+        """Return what the key has while a task that starts now belongs to this start."""
+        return f"{self.name}/{self._version}".encode()
+
+    def renew(self) -> None:
+        """End the running tasks, so that the next ones start with the present content."""
+        self._version += 1
+        self._control.hset(self._key, self.process, self.mark)
+
+    def end(self) -> None:
+        """End the running tasks, and start no others, unless another start has followed."""
+        if expect_bytes(self._control).hget(self._key, self.process) == self.mark:
+            self._control.hdel(self._key, self.process)
+
+
+class Executor(ABC):
+    """Executes the batches of one role, in the process of a task."""
+
+    @abstractmethod
+    def execute(self, wait_seconds: float) -> bool:
+        """Execute a batch if there is one, or wait for one. Returns whether there was one."""
+
+
+@dataclass(frozen=True)
+class Role(ABC):
+    """A replica, or the combiner, of an application; it travels to the task."""
+
+    control_url: str
+    application: Application
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Return the name of the replica, or COMBINER."""
+
+    @abstractmethod
+    def build(self, control: redis.Redis) -> Executor:
+        """Return what executes the batches of this role."""
+
+
+@dataclass(frozen=True)
+class ReplicaRole(Role):
+    """runner: applies the rules in the process of the task."""
+
+    replica: str
+    runner: RuleRunner
+
+    @property
+    def name(self) -> str:
+        return self.replica
+
+    def build(self, control: redis.Redis) -> Executor:
+        return _ReplicaExecutor(self, control)
+
+
+class _ReplicaExecutor(Executor):
+    def __init__(self, role: ReplicaRole, control: redis.Redis) -> None:
+        name = role.application.name
+        self._replica, self._dispatches = role.replica, Dispatches(control, name)
+        self._results = ResultQueue(control, name)
+        board = BatchReports(control, name)
+        self._work = ReplicaWork(role.runner, role.application, role.replica, control, board)
+
+    def execute(self, wait_seconds: float) -> bool:
+        if self._work.process_next():
+            return True
+        published = self._results.measure_room().published.get(self._replica, 0)
+        self._dispatches.await_after(self._replica, published, wait_seconds)
+        return False
+
+
+@dataclass(frozen=True)
+class CombinerRole(Role):
+    """run: of the checkpoint. replicas: whose results are combined."""
+
+    run: str
+    replicas: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return COMBINER
+
+    def build(self, control: redis.Redis) -> Executor:
+        return _CombinerExecutor(self, control)
+
+
+class _CombinerExecutor(Executor):
+    def __init__(self, role: CombinerRole, control: redis.Redis) -> None:
+        application = role.application
+        self._batches = PlannedBatches(control, application.name, role.replicas, application.controls)
+        outbox = Outbox(StateStore(control, application.name), _open_client(role.control_url, application.name))
+        board = BatchReports(control, application.name)
+        self._work = InterEventWork(OwnProcess(), role.control_url, application, role.run, control, outbox, board)
+        self._done: PlannedBatch | None = None
+        if (planned := self._batches.load()) is not None:
+            self._execute(planned)
+
+    def execute(self, wait_seconds: float) -> bool:
+        planned = self._batches.plan_after(self._done, wait_seconds)
+        if planned is not None:
+            self._execute(planned)
+        return planned is not None
+
+    def _execute(self, planned: PlannedBatch) -> None:
+        if not planned.is_done:
+            self._work.process(planned)
+        self._done = planned._replace(is_done=True)
+
+
+class OwnProcess:
+    """Runs the operators' tasks one after the other, in this process (`inter_event.TaskRunner`)."""
+
+    cores = 1
+
+    def run(self, work: Work, tasks: list[list[Unit]]) -> list[OperatorCount]:
+        return [count for units in tasks for count in work(units)]
+
+
+@cache
+def _open_client(control_url: str, application: str) -> Client:
+    """Return the process-wide client for complex events."""
+    return Client(control_url, producer=f"{PIPELINE_PRODUCER}{application}", when_throttled="ignore")
+
+
+@dataclass(frozen=True)
+class LongTask:
+    """The task of an epoch; it travels to Spark's worker. Several roles share it if there are fewer slots than roles.
+
+    process, mark: of the start that it belongs to.
+    """
+
+    roles: tuple[Role, ...]
+    process: str
+    mark: bytes
+    seconds: float = EPOCH_SECONDS
+
+    def __call__(self, rows: Iterable[int], monotonic: Callable[[], float] = time.monotonic) -> Iterator[int]:
+        """Execute batches until the epoch is over. Yields their number."""
+        list(rows)  # after a task that does not read its input, Spark starts a new worker
+        pa.set_cpu_count(1)
+        control = control_of(self.roles[0].control_url)
+        key = keys.PIPELINE_TASKS.build(self.roles[0].application.name)
+        ends_at, batches = monotonic() + self.seconds, 0
+        executors = [role.build(control) for role in self.roles]
+        most = WAIT_SECONDS if len(executors) == 1 else SHARED_WAIT_SECONDS
+        while (left := ends_at - monotonic()) > 0 and expect_bytes(control).hget(key, self.process) == self.mark:
+            try:
+                batches += sum(executor.execute(min(left, most)) for executor in executors)
+            except (AttemptOvertaken, NewerState) as error:
+                # Of a task that was thought dead: whichever is overtaken continues after the other one's batch.
+                log.warning("%s", error)
+                executors = [role.build(control) for role in self.roles]
+        yield batches
+
+
+class EpochSource(DataSource):
+    """The data source of epochs. Options: control (URL of the control server), application, process, start (a name)."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "weir_epochs"
+
+    def schema(self) -> str:
+        return NO_ROWS
+
+    def streamReader(self, schema: StructType) -> "EpochReader":  # noqa: N802
+        return EpochReader(dict(self.options))
+
+
+class EpochReader(WorkReader):
+    """Starts an epoch as soon as the previous one is over, until the start ends."""
+
+    def _has_work(self) -> bool:
+        key = keys.PIPELINE_TASKS.build(self._application)
+        mark = expect_bytes(self._control).hget(key, self._options["process"])
+        return mark is not None and mark.startswith(f"{self._options['start']}/".encode())
+
+
+class EpochWork(BatchWork):
+    """The epochs of a query.
+
+    build: makes the task of an epoch. A worker that is killed ends the epoch, and the next one starts at once. A second
+    failure within RETRY_SECONDS ends the query.
+    """
+
+    def __init__(
+        self,
+        spark: SparkContext,
+        build: Callable[[], LongTask],
+        ids: dict[str, str],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._spark, self._build, self.ids, self._monotonic = spark, build, ids, monotonic
+        self._failed_at = -math.inf
+
+    def work(self) -> None:
+        try:
+            self._run(self._build())
+        except (PySparkException, Py4JError) as error:
+            now = self._monotonic()
+            if now - self._failed_at < RETRY_SECONDS:
+                raise
+            self._failed_at = now
+            log.warning("A long-running task failed and is started again: %s", describe_error(error))
+
+    def _run(self, task: LongTask) -> list[Any]:
+        return self._spark.parallelize([0], 1).mapPartitions(task).collect()
+
+
+class TaskSlots:
+    """The slots of a session for long-running tasks. count: returns their present number."""
+
+    def __init__(self, count: Callable[[], int]) -> None:
+        self._count, self._taken = count, 0
+
+    def take(self, wanted: int, left: int = 0) -> int:
+        """Take slots, as many as are free without the last `left`, and return their number."""
+        given = max(0, min(wanted, self._count() - left - self._taken))
+        self._taken += given
+        return given
+
+    def give_back(self, slots: int) -> None:
+        self._taken -= slots
+
+
+def share_slots(roles: Sequence[Role], slots: int) -> list[tuple[Role, ...]]:
+    """Distribute the roles over tasks: each gets its own, unless there are more roles than slots."""
+    tasks = min(len(roles), slots)
+    return [tuple(roles[first::tasks]) for first in range(tasks)]
