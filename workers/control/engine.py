@@ -22,6 +22,7 @@ from django.db import close_old_connections
 from django.db.models import Q
 from django.db.models.fields.json import KT
 
+from common.garbage_collection import postpone_collection
 from controllers.framework import guard
 from workers.control.ledger import ledger
 from workers.control.parts.kind import REST_SECONDS
@@ -48,6 +49,7 @@ MAX_THREADS = 16  # plants called concurrently; when this many hang, others wait
 NOT_TICKED = "The loops of %s did not tick; the ticks are retried in the next second."
 
 
+@postpone_collection()
 def tick_due(
     plant: Plant,
     now: datetime,
