@@ -231,6 +231,12 @@ HANDLERS = Variable(
     " separated by commas",
     unset="none",
 )
+TICK_PROCESSES = WholeNumber(
+    "WEIR_TICK_PROCESSES",
+    "maximum number of processes in which a control worker ticks its loops; 1: all in its own. Further processes start"
+    " once 500 loops of containers are due at once, and take about 100 MB each",
+    unset="the number of cores, at most 4",
+)
 CAPABILITIES = Variable(
     "WEIR_CAPABILITIES",
     "capabilities of a worker host, separated by spaces, such as `ssd zone-a`. Queues and tasks can require them. The"
