@@ -84,18 +84,36 @@ def _build_preparation(field: Any, vendor: str) -> Prepare:
 
     The fields of which a tick writes most have a short one; it gives the same as Django's.
     """
-    name, get = field.attname, attrgetter(field.attname)
+    get: Prepare = attrgetter(field.attname)
     if isinstance(field, PackedJSONField):
         return lambda row: None if (value := get(row)) is None else pack(value)
     if isinstance(field, models.FloatField):
         return lambda row: None if (value := get(row)) is None else float(value)
-    sets_itself = type(field).pre_save is not Field.pre_save and not isinstance(field, models.DateField)
-    if isinstance(field, PLAIN) and not sets_itself:
-        return get
+    if isinstance(field, models.DateTimeField):
+        return _build_time_preparation(field)
+    sets_itself = type(field).pre_save is not Field.pre_save
+    if isinstance(field, PLAIN):
+        return (lambda row: field.pre_save(row, True)) if sets_itself else get
 
     def prepare(row: models.Model) -> Any:
-        value = field.pre_save(row, True) if sets_itself else getattr(row, name)
+        value = field.pre_save(row, True) if sets_itself else get(row)
         return None if value is None else field.get_db_prep_save(value, connection)
+
+    return prepare
+
+
+def _build_time_preparation(field: Any) -> Prepare:
+    """Return a preparation that remembers the last time: rows that are written together often have the same."""
+    get = attrgetter(field.attname)
+    last: tuple[Any, Any] = (None, None)
+
+    def prepare(row: models.Model) -> Any:
+        nonlocal last
+        value, (known, prepared) = get(row), last
+        if value is not known:
+            prepared = field.get_db_prep_save(value, connection)
+            last = (value, prepared)
+        return prepared
 
     return prepare
 

@@ -7,6 +7,7 @@ DICTIONARY, which both sides know, so that only the differences are stored.
 import json
 import math
 import zlib
+from functools import lru_cache
 
 import msgspec
 import orjson
@@ -42,6 +43,8 @@ DICTIONARY = b"""
 """.replace(b"\n", b"")
 
 
+# The longest documents are the parameters of loops, and many loops have the same.
+MIN_SHARED_BYTES = 600
 # Knows the dictionary already. A copy of it is cheaper than a new one.
 _PACKER = zlib.compressobj(LEVEL, zlib.DEFLATED, WINDOW_BITS, MEMORY_LEVEL, zlib.Z_DEFAULT_STRATEGY, DICTIONARY)
 _AS_JSON = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
@@ -49,8 +52,16 @@ _AS_JSON = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 
 def pack(document: object) -> bytes:
     """Return a document in its stored form. Raises `TypeError` if it is not JSON."""
+    text = _encode(document)
+    return _compress(text) if len(text) < MIN_SHARED_BYTES else _compress_shared(text)
+
+
+def _compress(text: bytes) -> bytes:
     packer = _PACKER.copy()
-    return MARK + packer.compress(_encode(document)) + packer.flush()
+    return MARK + packer.compress(text) + packer.flush()
+
+
+_compress_shared = lru_cache(maxsize=256)(_compress)
 
 
 def _encode(document: object) -> bytes:
