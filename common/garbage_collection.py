@@ -14,8 +14,9 @@ from functools import cache
 def postpone_collection() -> Iterator[None]:
     """Collect no cycles while inside, and those of this work afterward, also after an error.
 
-    Later collections are as usual, so memory stays bounded. Objects that exist at the first call, such as modules, are never examined again. Where collection is off already,
-    whoever turned it off collects. Threads may overlap: collection is on again when the first of them leaves.
+    Later collections are as usual, so memory stays bounded. Objects that exist at the first call, such as modules, are
+    never examined again. Where collection is off already, whoever turned it off collects. Threads may overlap:
+    collection is on again when the first of them leaves.
     """
     if not gc.isenabled():
         yield
