@@ -182,7 +182,7 @@ def make_storable(value: object) -> Any:
     U+FFFD replaces each character that one of them can't store.
     """
     if isinstance(value, str):
-        return UNSTORABLE_CHARACTER.sub("\ufffd", value)
+        return value if value.isascii() and "\0" not in value else UNSTORABLE_CHARACTER.sub("\ufffd", value)
     if isinstance(value, Mapping):
         return {make_storable(key): make_storable(item) for key, item in value.items()}
     return [make_storable(item) for item in value] if isinstance(value, list | tuple) else value

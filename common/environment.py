@@ -16,6 +16,12 @@ from common.parsing import parse_decimal_number, split_words
 
 # of this process
 PROCESS: MutableMapping[str, str] = os.environ
+# Libraries of linear algebra start a thread for each core unless one of these says otherwise, and read it when NumPy is
+# imported. A law's matrices are small: two threads that compete took 1.1 s for what one does in 13 ms. Every process
+# imports this module with the package, before NumPy, so that this one place limits all of them. What is set stays.
+MATH_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+for _name in MATH_THREADS:
+    PROCESS.setdefault(_name, "1")
 LOCAL_CONTROL = "redis://127.0.0.1:6379/0"  # if no setting says where the control server is
 MAX_NUMBER = 10
 MIN_SECONDS, MAX_SECONDS = 0.1, 3600.0
@@ -224,6 +230,12 @@ HANDLERS = Variable(
     "Python code that users may set as queue handlers and task jobs: packages, modules, or full paths,"
     " separated by commas",
     unset="none",
+)
+TICK_PROCESSES = WholeNumber(
+    "WEIR_TICK_PROCESSES",
+    "maximum number of processes in which a control worker ticks its loops; 1: all in its own. Further processes start"
+    " once 500 loops of containers are due at once, and take about 100 MB each",
+    unset="the number of cores, at most 4",
 )
 CAPABILITIES = Variable(
     "WEIR_CAPABILITIES",

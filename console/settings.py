@@ -2,6 +2,7 @@
 
 import hmac
 import ipaddress
+import os
 import secrets
 from collections.abc import Callable
 from typing import TypeVar
@@ -23,6 +24,7 @@ from console.storage import database_address
 from queues import keys
 
 _T = TypeVar("_T")
+MAX_TICK_PROCESSES = 4  # unless WEIR_TICK_PROCESSES asks for more
 
 # Every process that reads the settings may write to WEIR_DATA: web, workers, beat, and every command.
 keep_private()
@@ -157,6 +159,11 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # Celery: strict priorities on Redis (0 is served first), one broker database for all roles.
 _BROKER = _read(lambda: broker.build_broker_settings(REDIS_URL))
+# Processes in which a control worker ticks its loops (`workers.control.parallel_ticks`).
+WEIR_TICK_PROCESSES = _read(
+    lambda: variables.TICK_PROCESSES.get_whole_number(min(len(os.sched_getaffinity(0)), MAX_TICK_PROCESSES))
+)
+WEIR_CELERY_APPLICATION = "console.celery"  # for processes that send tasks and are no workers
 CELERY_BROKER_URL = _BROKER.url
 CELERY_BROKER_TRANSPORT = _BROKER.transport
 CELERY_RESULT_BACKEND = None

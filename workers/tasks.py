@@ -26,6 +26,7 @@ from workers.consumer.worker import Consumer
 from workers.control import advice, engine
 from workers.control.engine import AttachedTicks
 from workers.control.loops import ensure_loops
+from workers.control.parallel_ticks import TickProcesses
 from workers.control.parts.kind import PlantInventory
 from workers.coordination.connections import control_server, create_connection
 from workers.coordination.plant_clock import get_plant_clock
@@ -36,7 +37,7 @@ from workers.observability.spans import note
 from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.placement import execution, plans, recovery
 from workers.plants.foreign import adapters, interventions, repeated_orders
-from workers.plants.steered import NotObserved, PublishedPlant
+from workers.plants.steered import NotObserved, open_published_plant
 from workers.pool import hosts
 from workers.pool.departures import CompletionReporter
 from workers.pool.selection import build_celery_queue
@@ -45,6 +46,7 @@ from workers.steering import enforcing, overrides
 hosts.install()
 logger = logging.getLogger(__name__)
 _attached_ticks = AttachedTicks()
+_tick_processes = TickProcesses(settings.WEIR_TICK_PROCESSES)
 _attached_undoing = AttachedTicks("The interventions at %s were not undone; Weir retries this.")
 END_PAUSES_SECONDS = (1.0, 3.0, 6.0)  # a restart, or a fail-over
 
@@ -120,7 +122,9 @@ def tick(law: str = "") -> None:
     """
     control, now = control_server(), datetime.now(UTC)
     with suppress(NotObserved):
-        engine.tick_due(_load_publish_time(control), now, control, elsewhere=_attached_ticks.begin)
+        engine.tick_due(
+            open_published_plant(control), now, control, elsewhere=_attached_ticks.begin, processes=_tick_processes
+        )
 
 
 @shared_task(name="workers.tasks.advance", ignore_result=True)
@@ -129,19 +133,14 @@ def advance() -> None:
     control, now = control_server(), datetime.now(UTC)
     # Before the first check, no node is known to be lost.
     with suppress(NotObserved):
-        recovery.recover(control, _load_publish_time(control).observe(), now)
+        recovery.recover(control, open_published_plant(control).observe(), now)
     execution.advance_all(control, now)
 
 
 def _load_snapshot(control: redis.Redis) -> Snapshot | None:
     with suppress(NotObserved):
-        return _load_publish_time(control).observe()
+        return open_published_plant(control).observe()
     return None
-
-
-def _load_publish_time(control: redis.Redis) -> PublishedPlant:
-    """Return the time of publication by this host's clock, whichever clock the observer uses."""
-    return PublishedPlant(control, get_plant_clock().get_unix_time, get_plant_clock().compute_ahead_seconds)
 
 
 def reconcile_versions(control: redis.Redis) -> None:

@@ -1,23 +1,55 @@
-"""Managers that tick on a plant in memory, on a real database and control server; run with its settings."""
+"""Managers that tick on a plant in memory, on a real database and control server; run with its settings.
+
+Many of them tick in several processes, as in a control worker (WEIR_TICK_PROCESSES). What the others start is started
+here after the tick, and not measured.
+"""
 
 import json
 import sys
 import time
 from datetime import timedelta
+from functools import lru_cache
 
+import redis
+from django.conf import settings
+from django.db.models import Max
 from django.utils import timezone
 
 from console.connections.control_server import control
+from queues import keys
 from queues.models import Container, Node, Queue
 from queues.projection import project
 from workers.control.engine import tick_due
 from workers.control.kinds.worker_rate import INTERVAL_SECONDS
 from workers.control.loops import ensure_loops
+from workers.control.parallel_ticks import TickProcesses
 from workers.control.parts.kind import PlantInventory
+from workers.documents.snapshot import Snapshot
+from workers.models import LedgerEntry
 from workers.plants.memory import MemoryPlant
+from workers.plants.steered import open_published_plant
 
 EVENTS_A_ROUND = 700
 MIN_ROUNDS = 4
+
+
+OPENER = "bench.laws.ticking_loops:open_plant"
+
+
+class PublishedMemory(MemoryPlant):
+    """The plant in another process: its actions stay there, and it observes what this one published."""
+
+    def __init__(self, control: redis.Redis, containers: list[tuple[str, str]]) -> None:
+        super().__init__(lambda: 0.0, containers)
+        self._published = open_published_plant(control)
+
+    def observe(self) -> Snapshot:
+        return self._published.observe()
+
+
+@lru_cache(maxsize=1)
+def open_plant(control: redis.Redis) -> MemoryPlant:
+    return PublishedMemory(control, list(Container.objects.values_list("queue__name", "node__name")))
 
 
 def measure(queues: int, nodes: int, seconds: float) -> None:
@@ -36,17 +68,26 @@ def _median(containers: list[tuple[str, str]], seconds: float, events: int) -> f
     """The first round, in which everything is read for the first time, does not count."""
     clock = timezone.now() + timedelta(hours=bool(events))  # later than what was measured before
     plant = MemoryPlant(lambda: clock.timestamp(), containers)
+    processes = TickProcesses(settings.WEIR_TICK_PROCESSES, [OPENER])
     took: list[float] = []
     while sum(took) < seconds or len(took) < MIN_ROUNDS:
         clock += timedelta(seconds=INTERVAL_SECONDS + sum(took[-1:]))
         for number, (queue, node) in enumerate(containers if events else ()):
             plant.put(queue, node, events * (1 + number % 3))
+        control().set(keys.SNAPSHOT, plant.observe().to_json())
+        last = LedgerEntry.objects.aggregate(last=Max("pk"))["last"] or 0
         started = time.perf_counter()
-        ticked = tick_due(plant, clock, control())
+        tick_due(plant, clock, control(), processes=processes)
         took.append(time.perf_counter() - started)
+        ticked = LedgerEntry.objects.filter(pk__gt=last).select_related("loop").only("action", "loop__target")
+        for entry in ticked:
+            count = int((entry.action or {}).get("start", 0))
+            ids = [f"e{entry.pk}-{number}" for number in range(count)]
+            plant.start_workers(entry.loop.target["queue"], entry.loop.target["node"], count, ids)
         assert len(ticked) == len(containers) or not events, "a loop was not ticked"
         for queue, node in containers if events else ():
             plant.run(queue, node, 1_000)
+    processes.end()
     return sorted(took[1:])[len(took[1:]) // 2]
 
 

@@ -280,10 +280,7 @@ def set_environment(data: Path) -> None:
     variables.PROCESS[variables.DATA.name] = str(data)
     variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     variables.PROCESS.setdefault("PYTHONUNBUFFERED", "1")
-    # Numeric libraries would start a thread per core in every process, each with its own arena.
-    variables.PROCESS.setdefault("OMP_NUM_THREADS", "1")
-    variables.PROCESS.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # So would each of a process's own threads, most of which do little.
+    # Each thread of a process would have an arena of its own, and most threads do little.
     variables.PROCESS.setdefault("MALLOC_ARENA_MAX", "2")
     # Arrow's own allocator keeps 60 MB once a process has written a file.
     variables.PROCESS.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

@@ -1,7 +1,7 @@
 """Decisions: what a law wants to do, or nothing, and always the reason."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Json = Any
@@ -22,7 +22,7 @@ class Expectation:
 
     def to_json(self) -> dict[str, Json]:
         """Return a plain object, as the ledger stores it."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)

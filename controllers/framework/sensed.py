@@ -1,6 +1,5 @@
 """The observation that a sensor passes to its law, and how counters continue between observations."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,7 @@ class Measurement:
     @classmethod
     def of(cls, observation: msgspec.Struct, measured: ObservationQuality, counters: dict[str, float]) -> "Measurement":
         """Return the measurement of a law's observation; values that are unknown (None) are left out."""
-        document = json.loads(msgspec.json.encode(observation))  # lists as in a document, not tuples
+        document = msgspec.json.decode(msgspec.json.encode(observation))  # lists as in a document, not tuples
         return cls({name: value for name, value in document.items() if value is not None}, measured, counters)
 
 

@@ -3,7 +3,8 @@
 It publishes to queue `telemetry`. Event types: cpu, load, memory, disk, network, process. `source` is the host's name,
 `key` what was measured (core0, load1, eth0:received, bash:4711), `value` a number in the unit that `attributes` names,
 along with the host's address. Needs REDIS_URL (the control server). The ten busiest processes are published every two
-seconds, and also to queue `process` if there is one. No measurements are taken for a queue while it is throttled.
+seconds. The ten busiest of each minute are also published to queue `process` if there is one. No measurements are taken
+for a queue while it is throttled.
 """
 
 import json
@@ -31,6 +32,9 @@ from queues.publishing.client import Client
 QUEUE, PROCESS_QUEUE, PRODUCER = "telemetry", "process", "host"
 PROCESSES = 10
 PROCESS_EVERY_SECONDS = 2
+# Each publication to queue `process` starts a worker: every two seconds they were 1,970 workers per hour. The first one
+# comes soon after the start.
+MINUTE_SECONDS, FIRST_MINUTE_SECONDS = 60, 10
 BUFFER_EVENTS = 20_000
 
 log = logging.getLogger("weir.telemetry")
@@ -86,7 +90,7 @@ class HostTelemetry:
     ) -> None:
         self._host, self._address = host, address
         self._clock, self._monotonic = clock, monotonic
-        self._rates, self._process_rates = CounterRates(), CounterRates()
+        self._rates, self._process_rates, self._minute_rates = CounterRates(), CounterRates(), CounterRates()
         self._attributes: dict[str, str] = {}
         psutil.cpu_percent(percpu=True)  # the first call only starts the measurement
 
@@ -100,6 +104,13 @@ class HostTelemetry:
 
     def measure_busiest_processes(self) -> list[Event]:
         """Return the busiest processes since the last call, by CPU (percent of one core)."""
+        return self._measure_processes(self._process_rates)
+
+    def measure_busiest_processes_of_minute(self) -> list[Event]:
+        """Return the same since the last call of this method. The first call only starts the measurement."""
+        return self._measure_processes(self._minute_rates)
+
+    def _measure_processes(self, rates: CounterRates) -> list[Event]:
         now, at, shares, there = self._monotonic(), self._clock(), [], set()
         for process in psutil.process_iter():
             try:
@@ -107,10 +118,10 @@ class HostTelemetry:
             except psutil.Error:
                 continue  # it ended while we read
             there.add(name)
-            if share := self._process_rates(name, times.user + times.system, now):
+            if share := rates(name, times.user + times.system, now):
                 shares.append((share, process))
         # Its process id is soon reused, and a host that runs for months has had millions of processes.
-        self._process_rates.keep(there)
+        rates.keep(there)
         shares.sort(key=lambda pair: -pair[0])
         return [
             event for share, process in shares[:PROCESSES] for event in self._build_process_events(at, share, process)
@@ -253,16 +264,16 @@ def run(client: Client, telemetry: HostTelemetry, stop: threading.Event) -> None
     """Sample and publish on each half second, between the beats of the agents, until a stop is requested."""
     outbox = UnpublishedEvents(client)
     last, second = time.monotonic() - 1.0, 0
+    telemetry.measure_busiest_processes_of_minute()
     while not stop.wait(wait_seconds(time.time(), time.monotonic() - last, 0.5)):
         last, second = time.monotonic(), second + 1
         if not is_throttled(client, QUEUE):
             events = telemetry.sample()
             if second % PROCESS_EVERY_SECONDS == 0:
-                busiest = telemetry.measure_busiest_processes()
-                events += busiest
-                if takes_processes(client):
-                    outbox.add(PROCESS_QUEUE, busiest)
+                events += telemetry.measure_busiest_processes()
             outbox.add(QUEUE, events)
+        if second % MINUTE_SECONDS == FIRST_MINUTE_SECONDS and takes_processes(client):
+            outbox.add(PROCESS_QUEUE, telemetry.measure_busiest_processes_of_minute())
         outbox.flush()
         own_process.touch()
 

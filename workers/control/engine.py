@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from time import monotonic
 
 import redis
@@ -22,12 +23,14 @@ from django.db import close_old_connections
 from django.db.models import Q
 from django.db.models.fields.json import KT
 
+from common.garbage_collection import postpone_collection
 from controllers.framework import guard
 from workers.control.ledger import ledger
+from workers.control.parallel_ticks import TickProcesses
 from workers.control.parts.kind import REST_SECONDS
 from workers.control.tick import Circumstances, DueLoop, get_last_mode, rests, tick_loops
 from workers.documents.snapshot import Snapshot
-from workers.models import LedgerEntry, Loop
+from workers.models import LedgerEntry, Loop, Override
 from workers.observability.spans import span
 from workers.plants.plant import Plant
 from workers.plants.steered import NotObserved
@@ -48,6 +51,7 @@ MAX_THREADS = 16  # plants called concurrently; when this many hang, others wait
 NOT_TICKED = "The loops of %s did not tick; the ticks are retried in the next second."
 
 
+@postpone_collection()
 def tick_due(
     plant: Plant,
     now: datetime,
@@ -55,15 +59,16 @@ def tick_due(
     clock: Callable[[], float] = monotonic,
     elsewhere: Elsewhere | None = None,
     laws: Collection[str] | None = None,
+    processes: TickProcesses | None = None,
 ) -> list[LedgerEntry]:
-    """Tick every due loop (of these laws, or of all) on one snapshot.
+    """Tick every due loop (of these laws, or of all) on one snapshot, and return the entries that this process wrote.
 
     The effects of earlier actions are judged and expired overrides are noted first.
 
     An error in one loop stops no other loop: it is logged, and that loop's tick records nothing. When earlier loops
     took long, the rest use a new snapshot and the overrides set since. clock: seconds that only increase. elsewhere:
-    ticks the loops of an attached plant, by its name; None: they are ticked here, after the others. Raises what
-    `observe` raises.
+    ticks the loops of an attached plant, by its name; None: they are ticked here, after the others. processes: tick a
+    part of many loops; None: this process ticks all of them. Raises what `observe` raises.
     """
     began_seconds = clock()
     with span("observe"):
@@ -72,26 +77,57 @@ def tick_due(
     if _is_fresh(seen.snapshot, now):
         ledger.judge_due(now, seen.snapshot)
 
-    def tick_in_groups(due: Sequence[DueLoop], together: int, known: Circumstances | None) -> list[LedgerEntry]:
-        """Tick the loops, `together` at a time. known: None where the data that was read is too old by then."""
-        entries: list[LedgerEntry] = []
-        for first in range(0, len(due), together):
-            then = now + timedelta(seconds=clock() - began_seconds)
-            if known is None or then - known.now > FRESH:
-                known = _observe_plant(plant, then)
-            entries += tick_loops(due[first : first + together], known, plant, control, clock, _log)
-        return entries
+    def tick_together(due: Sequence[DueLoop], together: int, known: Circumstances | None) -> list[LedgerEntry]:
+        return _tick_in_groups(due, together, known, plant, now, control, clock, began_seconds)
 
     entries: list[LedgerEntry] = []
     due_loops, resting = _list_due_loops(seen, laws)
     for name, due in due_loops.items():
-        if name == HERE or elsewhere is None:
-            entries += tick_in_groups(due, TOGETHER if name == HERE else 1, seen)
+        if name == HERE and processes is not None:
+            here = partial(tick_together, together=TOGETHER, known=seen)
+            entries += processes.tick(due, seen.snapshot, now, lambda: clock() - began_seconds, here)
+        elif name == HERE or elsewhere is None:
+            entries += tick_together(due, TOGETHER if name == HERE else 1, seen)
         else:
-            elsewhere(name, lambda due=due: tick_in_groups(due, 1, None))  # type: ignore[misc]
+            elsewhere(name, lambda due=due: tick_together(due, 1, None))  # type: ignore[misc]
     if resting:
         # No lease is needed: nothing is decided, and noting this twice is harmless.
         Loop.objects.filter(pk__in=resting, at_rest=True).update(ticked_at=now)
+    return entries
+
+
+@postpone_collection()
+def tick_share(
+    due: Sequence[DueLoop],
+    snapshot: Snapshot,
+    plant: Plant,
+    now: datetime,
+    control: redis.Redis,
+    clock: Callable[[], float],
+    began_seconds: float,
+) -> list[LedgerEntry]:
+    """Tick a part of the due loops of a tick that another process began; see `workers.control.parallel_ticks`."""
+    seen = Circumstances(snapshot, now, _load_overrides(now))
+    return _tick_in_groups(due, TOGETHER, seen, plant, now, control, clock, began_seconds)
+
+
+def _tick_in_groups(
+    due: Sequence[DueLoop],
+    together: int,
+    known: Circumstances | None,
+    plant: Plant,
+    now: datetime,
+    control: redis.Redis,
+    clock: Callable[[], float],
+    began_seconds: float,
+) -> list[LedgerEntry]:
+    """Tick the loops, `together` at a time. known: None where the data that was read is too old by then."""
+    entries: list[LedgerEntry] = []
+    for first in range(0, len(due), together):
+        then = now + timedelta(seconds=clock() - began_seconds)
+        if known is None or then - known.now > FRESH:
+            known = _observe_plant(plant, then)
+        entries += tick_loops(due[first : first + together], known, plant, control, clock, _log)
     return entries
 
 
@@ -109,8 +145,11 @@ def tick(
 
 
 def _observe_plant(plant: Plant, now: datetime) -> Circumstances:
-    rows = overrides.list_active(now).select_related("loop", "node", "owner")
-    return Circumstances(plant.observe(), now, list(rows))
+    return Circumstances(plant.observe(), now, _load_overrides(now))
+
+
+def _load_overrides(now: datetime) -> list[Override]:
+    return list(overrides.list_active(now).select_related("loop", "node", "owner"))
 
 
 def _is_fresh(snapshot: Snapshot, now: datetime) -> bool:
@@ -140,15 +179,15 @@ def _list_due_loops(seen: Circumstances, laws: Collection[str] | None) -> tuple[
     due: dict[str, list[DueLoop]] = {HERE: []}
     at_rest, resting = [], _list_resting_loops(seen)
     loops = list_active_loops() if laws is None else list_active_loops().filter(law__in=laws)
-    rows = loops.annotate(plant=KT("target__plant")).order_by("name")
-    for pk, fence, ticked_at, seconds, plant in rows.values_list(
-        "pk", "fence", "ticked_at", "interval_seconds", "plant"
+    rows = loops.annotate(plant=KT("target__plant"), queue=KT("target__queue"), node=KT("target__node"))
+    for pk, fence, ticked_at, seconds, law, plant, queue, node in rows.order_by("name").values_list(
+        "pk", "fence", "ticked_at", "interval_seconds", "law", "plant", "queue", "node"
     ):
         if pk in resumed or is_due(ticked_at, seconds, now):
             if pk in resting:
                 at_rest.append(pk)
             else:
-                due.setdefault(plant or HERE, []).append(DueLoop(pk, fence, ticked_at))
+                due.setdefault(plant or HERE, []).append(DueLoop(pk, fence, ticked_at, law, queue or "", node or ""))
     return due, at_rest
 
 
@@ -160,7 +199,7 @@ def _list_resting_loops(seen: Circumstances) -> set[int]:
     rows = list_active_loops().filter(at_rest=True, decided_at__range=(now - timedelta(seconds=REST_SECONDS), now))
     resting = [
         Loop(pk=pk, law=law, target=target, mode=mode, decided_at=decided_at, at_rest=True, state={"mode": decided_in})
-        for pk, law, target, decided_at, mode, decided_in in rows.values_list(
+        for pk, law, target, decided_at, mode, decided_in in rows.order_by("name").values_list(
             "pk", "law", "target", "decided_at", "mode", "state__mode"
         )
     ]

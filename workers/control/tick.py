@@ -74,11 +74,14 @@ Failed = Callable[[Loop, Exception], None]
 
 
 class DueLoop(NamedTuple):
-    """A loop that is due, as it was read when it was found."""
+    """A loop that is due, as it was read when it was found. queue, node: of its target."""
 
     pk: int
     fence: int
     ticked_at: datetime | None
+    law: str = ""
+    queue: str = ""
+    node: str = ""
 
 
 class Circumstances(NamedTuple):

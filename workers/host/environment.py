@@ -28,8 +28,6 @@ EVERYWHERE = frozenset(
         "LANGUAGE",
         "LD_LIBRARY_PATH",
         "LOGNAME",
-        "OMP_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS",
         "PATH",
         "PYTHONDONTWRITEBYTECODE",
         "PYTHONHASHSEED",
@@ -43,6 +41,7 @@ EVERYWHERE = frozenset(
         "TZ",
         "USER",
         "VIRTUAL_ENV",
+        *variables.MATH_THREADS,
     }
 )
 EVERYWHERE_PREFIXES = ("ARROW_", "LC_", "MALLOC_", "PYSPARK_", "SPARK_")

@@ -11,7 +11,7 @@ requested address: attributes leave the plant.
 
 import os
 from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -39,13 +39,14 @@ def _get_collector(pid: int) -> "Collector":
     return Collector.open()
 
 
-@contextmanager
-def span(name: str, parent: Mapping[str, object] | None = None, /, **ids: object) -> Iterator[None]:
+def span(name: str, parent: Mapping[str, object] | None = None, /, **ids: object) -> AbstractContextManager[None]:
     """Record a span, and set `logs.about(**ids)`. `parent`: what `carry` put into a message, or a request's headers."""
+    return _record(name, parent, ids) if is_enabled() else logs.add_context(**ids)
+
+
+@contextmanager
+def _record(name: str, parent: Mapping[str, object] | None, ids: Mapping[str, object]) -> Iterator[None]:
     with logs.add_context(**ids):
-        if not is_enabled():
-            yield
-            return
         collector = _get_collector(os.getpid())
         attributes = {f"{PREFIX}{key}": value for key, value in logs.get_context_ids().items() if key != TRACE}
         with collector.span(name, attributes, parent) as trace, logs.add_context(**{TRACE: trace}):

@@ -42,7 +42,7 @@ class MemoryPlant:
         self.clock = clock
         self.operators = dict(operators or {})
         self.error: Exception | None = None  # raised by the next actions, as if a broker were away
-        self.ran: list[str] = []
+        self.ran: dict[str, None] = {}  # ids in the order in which they ran
         self.ahead: list[str] = []  # ids that run before other queues'
         self.steered: dict[str, dict[str, Any]] = {}  # application → its controls
         self.throttled: dict[str, float] = {}  # queue → seconds
@@ -153,7 +153,7 @@ class MemoryPlant:
         row["removed_events"] += removed
         row["workers_started"] += len(submitted)
         count = len(submitted)
-        self.ran += submitted
+        self.ran.update(dict.fromkeys(submitted))
         submitted.clear()
         return count
 

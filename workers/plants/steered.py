@@ -18,6 +18,7 @@ from controllers.parallelism.measured_topology import MeasuredTopology
 from queues import keys, throttling
 from queues.topology import Topology as Places
 from workers.consumer.worker import send_workers
+from workers.coordination.plant_clock import get_plant_clock
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import steer, steer_named
@@ -154,3 +155,8 @@ class PublishedPlant(SteeredPlant):
             return snapshot
         ahead = self._ahead_seconds()
         return replace_fields(snapshot, at=snapshot.at - snapshot.ahead_seconds + ahead, ahead_seconds=ahead)
+
+
+def open_published_plant(control: redis.Redis) -> PublishedPlant:
+    """Return this plant, with times by this host's clock, whichever clock the observer uses."""
+    return PublishedPlant(control, get_plant_clock().get_unix_time, get_plant_clock().compute_ahead_seconds)

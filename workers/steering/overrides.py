@@ -21,8 +21,8 @@ first, the older one is in force again. Each value's range is checked and, with 
 `Law.check` for every loop in the scope: there a law also refuses what would make it unstable.
 """
 
-import json
-from collections.abc import Iterable, Mapping
+import marshal
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -185,6 +185,8 @@ def compute_effective_values(loop: Loop, in_force: Iterable[Override], now: date
     law, rows = catalog.get_law(loop.law), list(in_force)
     parameters = get_effective_parameters(law, loop.parameters, rows, now)
     settings = get_effective_guard(law, loop.guard, rows, now)
+    if not rows:  # its own values, which were checked when they were read
+        return EffectiveValues(parameters, settings)
     try:
         check_parameters(law, get_effective_parameters(law, loop.parameters, rows, now))
         guard.read_settings(law, get_effective_guard(law, loop.guard, rows, now))
@@ -457,26 +459,34 @@ def get_effective_parameters(
     law: Law, parameters: Mapping[str, Any], overrides: Iterable[Override], now: datetime
 ) -> dict[str, Any]:
     """Return all parameters of a law by name, defaults filled in, overrides in their place."""
-    return apply_overrides(_read_parameters(law.name, json.dumps(parameters)), overrides, now)
+    return apply_overrides(_read_parameters(law.name, _freeze(parameters)), overrides, now)
 
 
 def get_effective_guard(
-    law: Law, settings: Mapping[str, Any], overrides: Iterable[Override], now: datetime
+    law: Law, settings: Mapping[str, Any], overrides: Collection[Override], now: datetime
 ) -> dict[str, Any]:
     """Return the guard's settings by name, overrides `guard.NAME` in their place."""
-    named = {f"guard.{key}": value for key, value in _read_settings(law.name, json.dumps(settings)).items()}
+    own = _read_settings(law.name, _freeze(settings))
+    if not overrides:
+        return dict(own)
+    named = {f"guard.{key}": value for key, value in own.items()}
     return {key.removeprefix("guard."): value for key, value in apply_overrides(named, overrides, now).items()}
 
 
 # Each tick of each loop reads its own; they seldom change, and many loops have the same.
 @lru_cache(maxsize=1_024)
-def _read_parameters(law: str, given: str) -> Mapping[str, Any]:
-    return catalog.read_parameters(catalog.get_law(law), json.loads(given))
+def _read_parameters(law: str, given: bytes) -> Mapping[str, Any]:
+    return catalog.read_parameters(catalog.get_law(law), marshal.loads(given))
 
 
 @lru_cache(maxsize=1_024)
-def _read_settings(law: str, given: str) -> Mapping[str, Any]:
-    return guard.read_settings(catalog.get_law(law), json.loads(given))
+def _read_settings(law: str, given: bytes) -> Mapping[str, Any]:
+    return guard.read_settings(catalog.get_law(law), marshal.loads(given))
+
+
+def _freeze(document: Mapping[str, Any]) -> bytes:
+    """Return a JSON object as a key of a cache; version 2 of the format gives equal bytes for equal objects."""
+    return marshal.dumps(dict(document), 2)
 
 
 def read_reason(reason: object) -> str:

@@ -126,7 +126,7 @@ class Twin:
 
     def _judge(self, now: datetime) -> None:
         """Compare the expected with the actual effects of the actions that have settled."""
-        due = [entry for entry in self._unjudged if ledger.is_judgment_due(entry, now)]
+        due = [entry for entry in self._unjudged if ledger.is_settled(entry.at, entry.expected, now)]
         for entry in due:
             entry.outcome, entry.verdict = ledger.judge_entry(entry, now, self.plant.observe())
             self._unjudged.remove(entry)

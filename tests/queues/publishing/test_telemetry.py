@@ -12,6 +12,7 @@ import pytest
 from common.errors import NodeUnavailable
 from queues import keys
 from queues.events.block import decode, from_events
+from queues.publishing import telemetry
 from queues.publishing.client import Client
 from queues.publishing.telemetry import CounterRates, HostTelemetry, UnpublishedEvents, find_primary_address
 from tests.servers import Server
@@ -95,6 +96,49 @@ def test_a_process_has_nothing_of_one_that_had_its_number_before(monkeypatch):
     ):
         running[:] = running if processes is None else processes
         assert [event["key"] for event in telemetry.measure_busiest_processes()] == busy
+
+
+class PassingSeconds:
+    """A stop that is requested after so many seconds, which pass at once."""
+
+    def __init__(self, seconds):
+        self.left = seconds
+
+    def wait(self, seconds):
+        self.left -= 1
+        return self.left < 0
+
+
+class Outbox:
+    """Keeps what would be published: (queue, types and keys) per call."""
+
+    def __init__(self, client):
+        self.added = []
+        client.append(self)
+
+    def add(self, queue, events):
+        self.added.append((queue, [event["key"] for event in events]))
+
+    def flush(self):
+        pass
+
+
+def test_queue_process_gets_the_busiest_of_a_minute_and_telemetry_those_of_two_seconds(monkeypatch):
+    running = [NamedProcess(7, "steady")]
+    ticks = count()
+    monkeypatch.setattr(psutil, "process_iter", lambda: iter(running))
+    monkeypatch.setattr(telemetry, "UnpublishedEvents", Outbox)
+    monkeypatch.setattr(telemetry, "is_throttled", lambda client, queue: queue == "telemetry")
+    monkeypatch.setattr(telemetry, "takes_processes", lambda client: True)
+    host, outboxes = HostTelemetry("vm", "192.0.2.7", clock=lambda: 5.0, monotonic=lambda: float(next(ticks))), []
+    telemetry.run(outboxes, host, PassingSeconds(180))
+    assert outboxes[0].added == 3 * [("process", ["steady:7"])], "once a minute, also while telemetry is throttled"
+    monkeypatch.setattr(telemetry, "is_throttled", lambda client, queue: False)
+    monkeypatch.setattr(telemetry, "takes_processes", lambda client: False)
+    telemetry.run(outboxes, host, PassingSeconds(4))
+    measured = [(queue, "steady:7" in keys) for queue, keys in outboxes[1].added]
+    # The first call only starts the measurement.
+    assert measured == [("telemetry", False), ("telemetry", False), ("telemetry", False), ("telemetry", True)]
 
 
 def test_rates_need_two_samples_and_a_counter_that_went_back_gives_none():

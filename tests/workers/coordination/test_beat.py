@@ -14,6 +14,7 @@ from django_celery_beat.schedulers import ModelEntry
 from console import beat
 from console.celery import app
 from tests.console.served import ROOT
+from workers.control.loops import ensure_schedule
 from workers.coordination.beat import BeatSchedule
 from workers.coordination.tick import TICK, TICK_AT_SECONDS
 
@@ -123,6 +124,17 @@ def test_loops_tick_when_a_snapshot_has_just_been_made(hand, off_seconds):
 
 def test_ticks_that_somebody_has_set_to_come_more_often_come_as_they_are_set(hand):
     assert 19 <= len(ticks(hand, 500_000, IntervalSchedule.MICROSECONDS, 10)) <= 21
+
+
+def test_the_beat_sleeps_until_a_task_is_due(hand):
+    PeriodicTask.objects.all().delete()
+    ensure_schedule()
+    beat, calls, until = Noted(app=app), 0, hand.time() + 60
+    while hand.time() < until:
+        calls += 1
+        hand.move(max(beat.tick(), 0.001))
+    # It is called again after each task that it sent, and once before the next task.
+    assert len(beat.sent) > 120 and calls < 2 * len(beat.sent) + 60
 
 
 def test_the_beat_sends_tasks_by_name_and_imports_none_of_them():

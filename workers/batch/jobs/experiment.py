@@ -139,7 +139,7 @@ def _run_in_process(request: dict[str, Any], lease: HeldChunk) -> dict[str, Any]
     environment = {
         **select_needed(variables.PROCESS),
         variables.PYTHONPATH: build_python_path(str(ROOT)),
-        "OMP_NUM_THREADS": "1",
+        **dict.fromkeys(variables.MATH_THREADS, "1"),
     }
     process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     try:

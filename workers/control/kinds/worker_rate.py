@@ -344,6 +344,7 @@ KIND = LoopKind(
     defaults=LoopDefaults(parameters={"interval_seconds": INTERVAL_SECONDS}),
     followed={"events_per_worker": "its queue"},
     seeded=True,
+    separable=True,
     at_rest=is_at_rest,
     display=replace(DISPLAY, elsewhere=ELSEWHERE),
     tuning=LoopTuning(

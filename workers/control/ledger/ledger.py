@@ -26,6 +26,7 @@ from controllers.framework.decision import Decision
 from controllers.framework.guard import GuardedDecision
 from queues.nodes.node_state import TOOBUSY
 from workers.control.kinds.registry import get_kind
+from workers.coordination.bulk_writes import insert_rows, update_rows
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.steering.kept import exclude_kept
@@ -40,6 +41,9 @@ EFFECTIVE_SHARE = 0.5
 MEASURED_KEYS = ("age_seconds", "unfit", "idle")
 # Properties of the tick rather than of the observation (`workers.control.tick`).
 TICK_KEYS = ("late_seconds", "cause", "unit_cost")
+# What a tick changes in its loop.
+REMEMBERED = ("fence", "state", "ticked_at", "decided_at", "at_rest")
+MAX_TOGETHER = 1_000  # entries that one statement names
 JUDGED_BY = ("at", "expected", "outcome", "verdict", "loop__law", "loop__target")
 _NOTE_VERDICT = f"UPDATE {LedgerEntry._meta.db_table} SET outcome = %s, verdict = %s WHERE id = %s AND verdict = %s"
 ABOUT_KEYS = (*MEASURED_KEYS, *TICK_KEYS)
@@ -127,13 +131,8 @@ def record(ticks: Sequence[EvaluatedTick], now: datetime) -> list[EvaluatedTick]
         ours = [tick for tick in ticks if tick.is_next(passed.get(tick.loop.pk))]
         for tick in ours:
             tick.remember(now)
-        Loop.objects.bulk_create(
-            [tick.loop for tick in ours],
-            update_conflicts=True,
-            unique_fields=["pk"],
-            update_fields=["fence", "state", "ticked_at", "decided_at", "at_rest"],
-        )
-        LedgerEntry.objects.bulk_create([tick.entry for tick in ours])
+        update_rows([tick.loop for tick in ours], REMEMBERED)
+        insert_rows([tick.entry for tick in ours])
     for tick in ticks:
         if not tick.is_next(passed.get(tick.loop.pk)):
             logger.warning("A later tick of %s has run; this tick is not recorded.", tick.loop.name)
@@ -203,10 +202,7 @@ def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
     its target has vanished, its counters were reset, or it was not judged in time (LATE_SECONDS). An entry that cannot
     be judged stops no other.
     """
-    checking = LedgerEntry.objects.filter(verdict=Verdict.CHECKING)
-    # Every tick runs this query; columns that a verdict does not need are wide.
-    rows = checking.select_related("loop").only(*JUDGED_BY)
-    due = [entry for entry in rows if is_judgment_due(entry, now)]
+    due = _load_due_entries(now)
     for entry in due:
         try:
             entry.outcome, entry.verdict = judge_entry(entry, now, snapshot)
@@ -229,9 +225,22 @@ def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
     return due
 
 
-def is_judgment_due(entry: LedgerEntry, now: datetime) -> bool:
-    """Return whether the entry's settling time is over."""
-    return now >= entry.at + timedelta(seconds=entry.expected["within_seconds"])
+def _load_due_entries(now: datetime) -> list[LedgerEntry]:
+    """Return the entries to judge whose settling time is over.
+
+    Every tick does this, and finds each entry several times before it is due: only then its other columns are read.
+    """
+    checking = LedgerEntry.objects.filter(verdict=Verdict.CHECKING)
+    settling: Iterable[tuple[int, datetime, Any]] = checking.values_list("pk", "at", "expected")
+    due = [pk for pk, at, expected in settling if is_settled(at, expected, now)]
+    rows = checking.select_related("loop").only(*JUDGED_BY).order_by("pk")
+    together = [due[first : first + MAX_TOGETHER] for first in range(0, len(due), MAX_TOGETHER)]
+    return [entry for keys in together for entry in rows.filter(pk__in=keys)]
+
+
+def is_settled(at: datetime, expected: Mapping[str, Any], now: datetime) -> bool:
+    """Return whether the settling time of an action at that time, with that expectation, is over."""
+    return now >= at + timedelta(seconds=expected["within_seconds"])
 
 
 def judge_entry(entry: LedgerEntry, now: datetime, snapshot: Snapshot) -> tuple[dict[str, Any], str]:

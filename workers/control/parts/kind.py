@@ -373,6 +373,8 @@ class LoopKind:
     followed: parameters that a `LoopStart` keeps equal to a value of the plant, and that value; people cannot set them
     permanently.
     seeded: whether its loops exist as soon as there is a topology; others are created with their targets.
+    separable: whether loops at different containers may tick in different processes (`workers.control.parallel_ticks`):
+    none of them reads or changes, within a tick, what another loop does.
     """
 
     law: Law
@@ -391,6 +393,7 @@ class LoopKind:
     cumulative: tuple[str, ...] = ()
     followed: Mapping[str, str] = field(default_factory=dict)
     seeded: bool = False
+    separable: bool = False
 
     @property
     def name(self) -> str:

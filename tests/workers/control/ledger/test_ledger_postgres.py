@@ -68,16 +68,55 @@ print(json.dumps({
 }))
 """
 
+WRITTEN = """
+import json
+from datetime import UTC, datetime
+from django.db import connection, transaction
+from workers.coordination.bulk_writes import insert_rows, update_rows
+from workers.models import LedgerEntry, Loop
+loop, noon = Loop.objects.get(), datetime(2026, 1, 6, 12, tzinfo=UTC)
+def build():
+    terms = {"rate": 2.5, "limit": float("inf"), "ü": [None]}
+    calm = LedgerEntry(loop=loop, at=noon, mode="auto", parameters={}, reason="tab \\t, line \\n, \\\\N")
+    acts = LedgerEntry(loop=loop, at=noon, mode="auto", parameters={"b": 2}, reason="", terms=terms, raw=1, guarded=1.0,
+                       action={"start": 1}, verdict=LedgerEntry.Verdict.CHECKING, folded=b"\\x00\\t", folded_since=noon)
+    return [calm, acts]
+def columns(rows):
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM workers_ledgerentry WHERE id = ANY(%s) ORDER BY id", [[row.pk for row in rows]])
+        return [repr(row[1:]) for row in cursor.fetchall()]
+one_by_one, together = build(), build()
+for row in one_by_one:
+    row.save()
+with transaction.atomic():
+    insert_rows(together)
+loop.fence, loop.state, loop.ticked_at = 9, {"law": None}, noon
+with transaction.atomic():
+    update_rows([loop], ["fence", "state", "ticked_at"])
+later = LedgerEntry.objects.create(loop=loop, at=noon, mode="auto", parameters={}, reason="")
+again = Loop.objects.get()
+print(json.dumps({
+    "same": columns(together) == columns(one_by_one),
+    "new keys": one_by_one[-1].pk < together[0].pk < together[1].pk < later.pk,
+    "loop": [again.fence, again.state, again.ticked_at == noon],
+}))
+"""
 
-def test_entries_of_an_older_release_are_read_and_found_beside_new_ones(postgres_url, tmp_path):
+
+@pytest.fixture
+def manage(postgres_url, tmp_path):
     environment = {**os.environ, "DATABASE_URL": postgres_url, "WEIR_DATA": str(tmp_path)}
 
-    def manage(*arguments):
+    def run(*arguments):
         command = [sys.executable, "manage.py", *arguments]
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    return run
+
+
+def test_entries_of_an_older_release_are_read_and_found_beside_new_ones(manage):
     manage("migrate", "workers", "0008", "-v", "0")
     manage("shell", "-v", "0", "-c", OLDER)
     manage("migrate", "-v", "0")
@@ -91,3 +130,6 @@ def test_entries_of_an_older_release_are_read_and_found_beside_new_ones(postgres
     }
     folded = {"folded": 9, "left": 1, "seen": list(range(10)), "by_id": 3}
     assert json.loads(manage("shell", "-v", "0", "-c", FOLDED)) == folded
+    # Rows that a tick writes together are the same as those that Django writes one by one.
+    written = {"same": True, "new keys": True, "loop": [9, {"law": None}, True]}
+    assert json.loads(manage("shell", "-v", "0", "-c", WRITTEN)) == written

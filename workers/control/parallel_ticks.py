@@ -1,0 +1,193 @@
+"""Ticks of many loops in several processes, because Python decides on one core per process.
+
+Only loops of separable kinds (`LoopKind.separable`) leave this process: those that start workers at one container.
+Every other loop ticks first, here, in the order of the names: a ladder's level makes other loops decide, and loops of
+one operator yield to each other. Each loop keeps its own lease, number, and entry, wherever it ticks.
+
+Loops whose workers compete for the same hosts stay together, because a tick counts the workers that it sends to a host
+(`workers.pool.selection`):
+
+- A host near several nodes joins the loops of these nodes.
+- Once a queue requires capabilities, its loops tick here, as do the loops of nodes that have a near host.
+"""
+
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from multiprocessing.connection import Connection
+from pathlib import Path
+from socket import socketpair
+from typing import NamedTuple
+
+from common import environment as variables
+from workers.control.kinds.registry import KINDS
+from workers.control.tick import DueLoop
+from workers.documents.snapshot import Snapshot
+from workers.host.environment import build_python_path
+from workers.models import LedgerEntry
+
+logger = logging.getLogger(__name__)
+MODULE = "workers.control.tick_process"
+MIN_LOOPS = 250  # for each process; fewer are ticked faster than they are sent
+ANSWER_SECONDS = 60.0  # longer than the database's limits; a process that takes longer is ended
+ROOT = Path(__file__).resolve().parents[2]
+
+TickHere = Callable[[Sequence[DueLoop]], list[LedgerEntry]]
+
+
+class Share(NamedTuple):
+    """Loops that another process ticks, on this snapshot. The tick began at `now`, some seconds ago."""
+
+    due: list[DueLoop]
+    snapshot: bytes
+    now: datetime
+    elapsed_seconds: float
+
+
+def divide(due: Sequence[DueLoop], snapshot: Snapshot, processes: int) -> tuple[list[DueLoop], list[list[DueLoop]]]:
+    """Return the loops that have to tick first and together, and the shares of the others, at most one per process."""
+    groups = _group_separable(due, snapshot)
+    processes = min(processes, sum(map(len, groups)) // MIN_LOOPS)
+    if processes < 2:
+        return list(due), []
+    shares: list[list[DueLoop]] = [[] for _ in range(processes)]
+    for group in sorted(groups, key=len, reverse=True):
+        min(shares, key=len).extend(group)
+    shared = {loop.pk for share in shares for loop in share}
+    return [loop for loop in due if loop.pk not in shared], shares
+
+
+def _group_separable(due: Sequence[DueLoop], snapshot: Snapshot) -> list[list[DueLoop]]:
+    """Return the loops that may tick apart, those that share hosts in one group."""
+    competing = {name for name, queue in snapshot.queues.items() if queue.requirements}
+    hosts_of_nodes = _group_nodes(snapshot)
+    alone: list[list[DueLoop]] = []
+    groups: dict[str, list[DueLoop]] = {}
+    for loop in due:
+        kind = KINDS.get(loop.law)
+        if kind is None or not kind.separable or not (loop.queue and loop.node) or loop.queue in competing:
+            continue
+        group = hosts_of_nodes.get(loop.node)
+        if group is None:
+            alone.append([loop])
+        elif not competing:
+            groups.setdefault(group, []).append(loop)
+    return [*groups.values(), *alone]
+
+
+def _group_nodes(snapshot: Snapshot) -> dict[str, str]:
+    """Return the nodes with a near host, and the name of the group of nodes that share one."""
+    group_of: dict[str, str] = {}
+    for host in snapshot.hosts.values():
+        near = [name for name in host.capabilities if name in snapshot.nodes]
+        joined = {group_of.get(node, node) for node in near}
+        for node in {*near, *(node for node, group in group_of.items() if group in joined)}:
+            group_of[node] = min(joined)
+    return group_of
+
+
+class TickProcesses:
+    """The processes that tick the shares of one control worker. A process starts when it is needed for the first time.
+
+    count: processes that tick at once, this one included. arguments: of `workers.control.tick_process`, which say how
+    it finds the plant.
+    """
+
+    def __init__(self, count: int, arguments: Sequence[str] = ()) -> None:
+        self._count, self._arguments = count, tuple(arguments)
+        self._helpers: dict[int, TickProcess] = {}
+        self._lock = threading.Lock()
+
+    def tick(
+        self, due: Sequence[DueLoop], snapshot: Snapshot, now: datetime, elapsed: Callable[[], float], here: TickHere
+    ) -> list[LedgerEntry]:
+        """Tick the loops and return the entries that this process wrote. elapsed: seconds since the tick began.
+
+        A share whose process fails stays due for the next tick. While another thread uses the processes, all loops
+        tick here.
+        """
+        if not self._lock.acquire(blocking=False):
+            return here(due)
+        try:
+            first, shares = divide(due, snapshot, self._count)
+            entries = here(first)
+            if shares:
+                own, *others = shares
+                document = snapshot.to_json()
+                asked = [
+                    self._ask(number, Share(share, document, now, elapsed())) for number, share in enumerate(others)
+                ]
+                entries += here(own)
+                for number, (share, is_asked) in enumerate(zip(others, asked, strict=True)):
+                    if not is_asked:
+                        entries += here(share)
+                    elif not self._helpers[number].wait():
+                        self._helpers.pop(number).end()
+            return entries
+        finally:
+            self._lock.release()
+
+    def _ask(self, number: int, share: Share) -> bool:
+        """Give a share to a process, and return whether it took the share."""
+        for _ in range(2):  # one that was idle for long has ended
+            try:
+                helper = self._helpers.get(number) or TickProcess(self._arguments)
+                self._helpers[number] = helper
+                helper.send(share)
+                return True
+            except OSError as error:
+                if ended := self._helpers.pop(number, None):
+                    ended.end()
+                reason = error
+        logger.warning("No further process can tick loops (%s); this process ticks all of them.", reason)
+        return False
+
+    def end(self) -> None:
+        """End the processes."""
+        for helper in self._helpers.values():
+            helper.end()
+        self._helpers.clear()
+
+
+class TickProcess:
+    """One of these processes, and the connection to it. It ends when this side closes the connection."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        mine, its = socketpair()
+        with its:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", MODULE, str(its.fileno()), *arguments],
+                pass_fds=(its.fileno(),),
+                stdin=subprocess.DEVNULL,
+                env=_select_environment(variables.PROCESS),
+            )
+        self._connection: Connection = Connection(mine.detach())
+
+    def send(self, share: Share) -> None:
+        """Send a share. Raises `OSError` if the process has ended."""
+        self._connection.send(share)
+
+    def wait(self) -> bool:
+        """Return whether the process has ticked its share; it says itself what else happened."""
+        try:
+            if self._connection.poll(ANSWER_SECONDS):
+                return bool(self._connection.recv())
+            why = f"did not answer within {ANSWER_SECONDS:.0f} s"
+        except (EOFError, OSError):
+            why = "ended"
+        logger.error("A process that ticks loops %s; its loops are retried in the next second.", why)
+        return False
+
+    def end(self) -> None:
+        self._connection.close()
+        self._process.kill()
+        self._process.wait()
+
+
+def _select_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what the process needs: no secret that a person has named, since it calls no other plant."""
+    needed = {name: value for name, value in environment.items() if not variables.SECRET_NAME.match(name)}
+    return {**needed, variables.PYTHONPATH: build_python_path(str(ROOT))}

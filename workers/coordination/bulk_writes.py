@@ -1,0 +1,122 @@
+"""Writes of many rows of a model, with less work for each row than Django's `bulk_create` and `bulk_update`.
+
+Both build an SQL expression for each value of each row, which took a third of a tick of many loops. Here one short
+statement is prepared for all rows; on PostgreSQL, new rows are copied. What is written is the same, and as there no
+signals are sent.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from operator import attrgetter
+from typing import Any
+
+from django.db import connection, models
+from django.db.models import Field
+
+from workers.coordination.packed_json import PackedJSONField, pack
+
+# Fields whose values are passed to the database as they are.
+PLAIN = (models.CharField, models.TextField, models.BooleanField, models.IntegerField, models.ForeignKey)
+Prepare = Callable[[models.Model], Any]
+
+
+def insert_rows(rows: Sequence[models.Model]) -> None:
+    """Insert new rows of one model, and set their primary keys. Call it in a transaction.
+
+    Raises what the fields and the database raise; the transaction then has to be rolled back.
+    """
+    if not rows:
+        return
+    model = type(rows[0])
+    # SQLite: nobody else writes during a transaction that has begun to write.
+    for row, key in zip(rows, _reserve_keys(model, len(rows)), strict=True):
+        row.pk = key
+    fields = model._meta.concrete_fields
+    values = _list_values(rows, fields)
+    columns = ", ".join(_quote(field.column) for field in fields)
+    table = _quote(model._meta.db_table)
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            with cursor.copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
+                for row_values in values:
+                    copy.write_row(row_values)
+        else:
+            places = ", ".join(["%s"] * len(fields))
+            cursor.executemany(f"INSERT INTO {table} ({columns}) VALUES ({places})", values)
+    for row in rows:
+        row._state.adding, row._state.db = False, connection.alias
+
+
+def update_rows(rows: Sequence[models.Model], names: Sequence[str]) -> None:
+    """Update these fields of rows that exist. Call it in a transaction."""
+    if not rows:
+        return
+    meta: Any = type(rows[0])._meta
+    fields = [meta.get_field(name) for name in names]
+    assignments = ", ".join(f"{_quote(field.column)} = %s" for field in fields)
+    statement = f"UPDATE {_quote(meta.db_table)} SET {assignments} WHERE {_quote(meta.pk.column)} = %s"
+    with connection.cursor() as cursor:
+        cursor.executemany(statement, _list_values(rows, (*fields, meta.pk)))
+
+
+def _reserve_keys(model: type[models.Model], count: int) -> Iterable[int]:
+    """Return the keys of the next rows, which no other row ever has."""
+    table, column = model._meta.db_table, model._meta.pk.column
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            sequence = "SELECT nextval(pg_get_serial_sequence(%s, %s)) FROM generate_series(1, %s)"
+            cursor.execute(sequence, [_quote(table), column, count])
+            return [key for (key,) in cursor.fetchall()]
+        cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = %s", [table])
+        row = cursor.fetchone()
+    first = (row[0] if row else 0) + 1
+    return range(first, first + count)
+
+
+def _list_values(rows: Iterable[models.Model], fields: Sequence[Any]) -> list[list[Any]]:
+    preparations = [_build_preparation(field, connection.vendor) for field in fields]
+    return [[prepare(row) for prepare in preparations] for row in rows]
+
+
+@cache
+def _build_preparation(field: Any, vendor: str) -> Prepare:
+    """Return a function of a row that gives the field's value in the form that the database takes.
+
+    The fields of which a tick writes most have a short one; it gives the same as Django's.
+    """
+    get: Prepare = attrgetter(field.attname)
+    if isinstance(field, PackedJSONField):
+        return lambda row: None if (value := get(row)) is None else pack(value)
+    if isinstance(field, models.FloatField):
+        return lambda row: None if (value := get(row)) is None else float(value)
+    if isinstance(field, models.DateTimeField):
+        return _build_time_preparation(field)
+    sets_itself = type(field).pre_save is not Field.pre_save
+    if isinstance(field, PLAIN):
+        return (lambda row: field.pre_save(row, True)) if sets_itself else get
+
+    def prepare(row: models.Model) -> Any:
+        value = field.pre_save(row, True) if sets_itself else get(row)
+        return None if value is None else field.get_db_prep_save(value, connection)
+
+    return prepare
+
+
+def _build_time_preparation(field: Any) -> Prepare:
+    """Return a preparation that remembers the last time: rows that are written together often have the same."""
+    get = attrgetter(field.attname)
+    last: tuple[Any, Any] = (None, None)
+
+    def prepare(row: models.Model) -> Any:
+        nonlocal last
+        value, (known, prepared) = get(row), last
+        if value is not known:
+            prepared = field.get_db_prep_save(value, connection)
+            last = (value, prepared)
+        return prepared
+
+    return prepare
+
+
+def _quote(name: str) -> str:
+    return connection.ops.quote_name(name)
