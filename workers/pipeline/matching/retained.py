@@ -29,17 +29,26 @@ EVENT = pa.schema(
 KEYED = EVENT.append(pa.field("match_key", pa.string())).append(pa.field("group", pa.int32()))
 
 
+def format_read_name(name: str) -> str:
+    """Return the column of rows that holds what conditions between events and measures read.
+
+    name: of a column, or `prev(column)`. The rows also have the columns of KEYED, which matches report.
+    """
+    return f"read {name}"
+
+
 @dataclass(frozen=True)
 class Matches:
     """Matches in columns.
 
     events: rows of KEYED, match after match in the order of completion. ends: where each match's events end.
-    suppressed: per match, whether it is only counted.
+    suppressed: per match, whether it is only counted. measures: per match, its measures; empty if the pattern has none.
     """
 
     events: pa.RecordBatch
     ends: np.ndarray
     suppressed: np.ndarray
+    measures: tuple[dict[str, Any], ...] = ()
 
     @classmethod
     def build(cls, events: pa.RecordBatch, ends: np.ndarray) -> "Matches":
@@ -109,6 +118,7 @@ def concatenate(parts: list[Matches]) -> Matches:
         pa.concat_batches([part.events for part in parts]),
         np.concatenate([part.ends + rows for part, rows in zip(parts, before, strict=True)]),
         np.concatenate([part.suppressed for part in parts]),
+        tuple(measures for part in parts for measures in part.measures),
     )
 
 
