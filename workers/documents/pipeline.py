@@ -334,6 +334,7 @@ class MatchAttributes(StoredDocument, frozen=True, kw_only=True):
     pattern: str = ""
     severity: str = ""
     first_time: Annotated[Instant | None, describe("Time of its first event.")] = None
+    conditions: Annotated[list[str], describe("Conditions between its events, with their values.")] = []
     events: list[ContributingEvent] = []
 
 

@@ -250,7 +250,7 @@ class AutomatonRules:
         """Return a branch after it has taken an event."""
         bound = branch.bound
         if self._plan:
-            bound = self._plan.bind(bound, self._symbols[take.bit], event[-1])
+            bound = self._plan.take(bound, self._symbols[take.bit], event[-1])
             event = event[:-1]
         return Branch(take.state, branch.taken if take.hidden else (*branch.taken, event), through, choices, bound)
 
@@ -268,6 +268,10 @@ class AutomatonRules:
     def measure(self, branch: Branch) -> dict[str, Any]:
         """Return the measures of a match."""
         return self._plan.measure(branch.bound) if self._plan else {}
+
+    def explain(self, branch: Branch) -> list[str]:
+        """Return the explanations of a match's conditions between events."""
+        return self._plan.explain(branch.bound) if self._plan else []
 
     def note_excess(self) -> None:
         """Count an attempt with too many branches, or refuse it."""

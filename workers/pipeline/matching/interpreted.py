@@ -283,6 +283,11 @@ class AutomatonMatcher:
         return automaton.get_state(automaton.start).wanted
 
     @property
+    def excess(self) -> int:
+        """Return how often an attempt lost branches because it had too many."""
+        return self._rules.excess
+
+    @property
     def open_rows(self) -> None:
         """Return None: this matcher searches event by event."""
 
@@ -375,9 +380,14 @@ class AutomatonMatcher:
         columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), KEYED, strict=True)]
         ends = np.cumsum([len(match.branch.taken) for match in found])
         matches = Matches.build(pa.RecordBatch.from_arrays(columns, schema=KEYED), ends)
-        if not self._rules.pattern.measures:
+        rules = self._rules
+        if rules.pattern.bindings is None:
             return matches
-        return replace(matches, measures=tuple(self._rules.measure(match.branch) for match in found))
+        return replace(
+            matches,
+            measures=tuple(rules.measure(match.branch) for match in found) if rules.pattern.measures else (),
+            explanations=tuple(rules.explain(match.branch) for match in found),
+        )
 
     def compute_timers(self) -> dict[int, int]:
         """Return, per key group, the time (µs) from which on `advance` closes something."""

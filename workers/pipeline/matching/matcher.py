@@ -241,6 +241,11 @@ class Matcher:
             matcher._previous.load(parts)
         return matcher
 
+    @property
+    def excess(self) -> int:
+        """Return how often an attempt lost branches because it had too many."""
+        return self._raw_matcher.excess if isinstance(self._raw_matcher, AutomatonMatcher) else 0
+
     def save(self) -> dict[int, bytes]:
         """Return the state of each key group that has some."""
         states = GroupStates()
@@ -346,7 +351,9 @@ def build_condition_columns(
     pattern: Pattern, rows: pa.RecordBatch, before: Mapping[str, pa.Array], in_seconds: bool = False
 ) -> dict[str, pa.Array]:
     """Return the columns that conditions and measures read, with `time` in seconds."""
-    columns = {name: rows.column(name) for name in pattern.columns if name in rows.schema.names}
+    own = set(rows.schema.names)
+    # Only the complex events that the pattern reads may have a measure as a column.
+    columns = {name: rows.column(name) if name in own else pa.nulls(rows.num_rows) for name in pattern.columns}
     columns.update(before)
     for name in set() if in_seconds else {"time", format_previous_name("time")} & set(columns):
         columns[name] = pc.divide(columns[name].cast(pa.int64()).cast(pa.float64(), safe=False), 1e6)

@@ -42,13 +42,15 @@ class Matches:
     """Matches in columns.
 
     events: rows of KEYED, match after match in the order of completion. ends: where each match's events end.
-    suppressed: per match, whether it is only counted. measures: per match, its measures; empty if the pattern has none.
+    suppressed: per match, whether it is only counted. measures: per match, its measures. explanations: per match, those
+    of its conditions between events. Both are empty if the pattern has none.
     """
 
     events: pa.RecordBatch
     ends: np.ndarray
     suppressed: np.ndarray
     measures: tuple[dict[str, Any], ...] = ()
+    explanations: tuple[list[str], ...] = ()
 
     @classmethod
     def build(cls, events: pa.RecordBatch, ends: np.ndarray) -> "Matches":
@@ -119,6 +121,7 @@ def concatenate(parts: list[Matches]) -> Matches:
         np.concatenate([part.ends + rows for part, rows in zip(parts, before, strict=True)]),
         np.concatenate([part.suppressed for part in parts]),
         tuple(measures for part in parts for measures in part.measures),
+        tuple(explanations for part in parts for explanations in part.explanations),
     )
 
 

@@ -13,8 +13,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from workers.pipeline.patterns import scalars
+from workers.pipeline.patterns.explanation import Explanation, compile_explanation
 from workers.pipeline.patterns.predicate import BoundExpression, format_previous_name
-from workers.pipeline.patterns.references import Reference
+from workers.pipeline.patterns.references import EventReference
 from workers.pipeline.patterns.scalars import Bound, Row, Scalar
 
 MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
@@ -37,21 +38,25 @@ class Update(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Condition:
+class BoundCondition:
     """The bound part of a symbol's condition. binds: it also reads the event under test as bound."""
 
     holds: Scalar
     binds: bool
     slots: frozenset[int]
+    explain: Explanation
 
 
 class BindingPlan:
     """The slots of a pattern, and its conditions and measures as functions of them.
 
     conditions: by symbol, only those that refer to bound events. names: columns and `prev(column)` of an event's row.
+    explains: an attempt also keeps the explanation of each condition, of the last event of its symbol.
     """
 
-    def __init__(self, conditions: Mapping[str, BoundExpression], measures: Mapping[str, BoundExpression]) -> None:
+    def __init__(
+        self, conditions: Mapping[str, BoundExpression], measures: Mapping[str, BoundExpression], explains: bool = False
+    ) -> None:
         expressions = [*conditions.values(), *measures.values()]
         columns = frozenset[str]().union(*(expression.all_columns for expression in expressions))
         previous = frozenset[str]().union(*(expression.all_previous for expression in expressions))
@@ -62,18 +67,28 @@ class BindingPlan:
         self._values: dict[Slot, Scalar] = {}
         self.conditions = {symbol: self._compile_condition(symbol, part) for symbol, part in conditions.items()}
         self.measures = {name: self._compile(part) for name, part in measures.items()}
+        explained = self.conditions if explains else {}
+        self._explained = {symbol: len(self._slots) + place for place, symbol in enumerate(explained)}
 
-    def _compile_condition(self, symbol: str, expression: BoundExpression) -> Condition:
+    def _compile_condition(self, symbol: str, expression: BoundExpression) -> BoundCondition:
         binds = any(reference.symbol in (symbol, None) for reference in expression.references.values())
-        holds = self._compile(expression)
+        names = self._compile_names(expression)
         slots = [slot for reference in expression.references.values() for slot in self._list_slots(reference)]
-        return Condition(holds, binds, frozenset(self._slots[slot] for slot in slots))
+        return BoundCondition(
+            scalars.compile_scalar(expression.tree, names),
+            binds,
+            frozenset(self._slots[slot] for slot in slots),
+            compile_explanation(expression.tree, symbol, names),
+        )
 
     def _compile(self, expression: BoundExpression) -> Scalar:
-        references = {name: self._compile_reference(part) for name, part in expression.references.items()}
-        return scalars.compile_scalar(expression.tree, {**self._row, **references})
+        return scalars.compile_scalar(expression.tree, self._compile_names(expression))
 
-    def _compile_reference(self, reference: Reference) -> Scalar:
+    def _compile_names(self, expression: BoundExpression) -> dict[str, Scalar]:
+        references = {name: self._compile_reference(part) for name, part in expression.references.items()}
+        return {**self._row, **references}
+
+    def _compile_reference(self, reference: EventReference) -> Scalar:
         slots = self._list_slots(reference)
         if reference.function == "avg":
             return _divide_places(*(self._slots[slot] for slot in slots))
@@ -82,7 +97,7 @@ class BindingPlan:
             return _read_offset(self._slots[slots[0]], reference.offset, reference.function == "last")
         return _read_bound(self._slots[slots[0]])
 
-    def _list_slots(self, reference: Reference) -> list[Slot]:
+    def _list_slots(self, reference: EventReference) -> list[Slot]:
         """Return the slots that a reference reads; they are added to the plan."""
         functions = ("sum", "count") if reference.function == "avg" else (reference.function,)
         slots = [Slot(function, reference.symbol, reference.value_text) for function in functions]
@@ -99,7 +114,8 @@ class BindingPlan:
     def empty(self) -> Bound:
         """Return the slots without any bound event."""
         empties = {"first": (), "last": (), "count": 0}
-        return tuple(empties.get(slot.function) for slot in self._slots)
+        slots = (empties.get(slot.function) for slot in self._slots)
+        return (*slots, *(None for _ in self._explained))
 
     @cached_property
     def _updates(self) -> dict[str | None, tuple[Update, ...]]:
@@ -109,8 +125,17 @@ class BindingPlan:
             updates.setdefault(slot.symbol, []).append(Update(place, fold, self._values[slot]))
         return {symbol: tuple(parts) for symbol, parts in updates.items()}
 
-    def bind(self, bound: Bound, symbol: str, row: Row) -> Bound:
-        """Return the slots after an event was bound to a symbol."""
+    def take(self, bound: Bound, symbol: str, row: Row) -> Bound:
+        """Return the slots, with the explanation, after an event was bound to a symbol whose condition it meets."""
+        after = self._bind(bound, symbol, row)
+        place = self._explained.get(symbol)
+        if place is None:
+            return after
+        condition = self.conditions[symbol]
+        text = condition.explain(row, after if condition.binds else bound)
+        return (*after[:place], text, *after[place + 1 :])
+
+    def _bind(self, bound: Bound, symbol: str, row: Row) -> Bound:
         updates = (*self._updates.get(symbol, ()), *self._updates.get(None, ()))
         if not updates:
             return bound
@@ -127,12 +152,16 @@ class BindingPlan:
     def holds(self, symbol: str, row: Row, bound: Bound) -> bool:
         """Return whether the bound part of a symbol's condition is true for an event."""
         condition = self.conditions[symbol]
-        return condition.holds(row, self.bind(bound, symbol, row) if condition.binds else bound) is True
+        return condition.holds(row, self._bind(bound, symbol, row) if condition.binds else bound) is True
 
     def list_read_places(self, symbols: Iterable[str]) -> tuple[int, ...]:
         """Return the slots that the conditions of these symbols read."""
         conditions = (self.conditions[symbol] for symbol in symbols if symbol in self.conditions)
         return tuple(sorted(frozenset[int]().union(*(condition.slots for condition in conditions))))
+
+    def explain(self, bound: Bound) -> list[str]:
+        """Return the explanations of a match's conditions."""
+        return [bound[place] for place in self._explained.values() if bound[place] is not None]
 
     def measure(self, bound: Bound) -> dict[str, Any]:
         """Return the measures of a match; None for what is missing, and for what JSON can't represent."""

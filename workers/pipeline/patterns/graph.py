@@ -133,7 +133,14 @@ class Graph:
 
     @property
     def columns(self) -> frozenset[str]:
-        return frozenset().union(*(pattern.columns for pattern in self.patterns))
+        """Return the columns of incoming events that the patterns read. Measures are columns of complex events only."""
+        return frozenset().union(*(pattern.columns for pattern in self.patterns)) - self.inner_measures
+
+    @cached_property
+    def inner_measures(self) -> frozenset[str]:
+        """Return the measures of the complex events that an operator emits for another."""
+        emitters = (pattern for pattern in self.patterns if pattern.emits in self.inner_types)
+        return frozenset().union(*(pattern.measures for pattern in emitters))
 
 
 def check_symbols(graph: Graph, types: frozenset[str], places: Mapping[str, str]) -> None:

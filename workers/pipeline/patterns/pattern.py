@@ -12,6 +12,7 @@ from controllers.patterns.expression import (
     Choice,
     Conjunction,
     Expression,
+    HiddenItem,
     Item,
     Repeat,
     Sequence,
@@ -25,7 +26,7 @@ from workers.pipeline.patterns import predicate
 from workers.pipeline.patterns.automaton import MAX_STATES, Ending, compute_max_states, list_options
 from workers.pipeline.patterns.bindings import BindingPlan
 from workers.pipeline.patterns.predicate import BoundExpression, Predicate
-from workers.pipeline.patterns.references import Scope
+from workers.pipeline.patterns.references import SymbolScope
 
 MAX_SYMBOLS = 60  # symbols travel as bits of one 64-bit mask
 MAX_ITEMS = 200  # of an expression, including NOTs: for each, what may follow is computed
@@ -170,11 +171,27 @@ class Pattern:
         return {symbol: part for symbol, part in parts.items() if part is not None}
 
     @cached_property
+    def reads_sets(self) -> bool:
+        """Return whether a condition may read a set of events of which one could be missing, such as a sum.
+
+        Without an event, such a condition could be true that otherwise is not. A value of a symbol that has at most one
+        event is no such set.
+        """
+        names = list(iterate_symbol_names(self.expression.root))
+        repeated = set(_iterate_repeated(self.expression.root))
+        single = {name for name in names if names.count(name) == 1 and name not in repeated}
+        return any(
+            reference.symbol not in single or reference.function == "count" or reference.offset > 0
+            for condition in self.bound_conditions.values()
+            for reference in condition.references.values()
+        )
+
+    @cached_property
     def bindings(self) -> BindingPlan | None:
         """Return what an attempt to match keeps of its events for conditions and measures; None: nothing."""
         if not self.bound_conditions and not self.measures:
             return None
-        return BindingPlan(self.bound_conditions, self.measures)
+        return BindingPlan(self.bound_conditions, self.measures, explains=bool(self.emits))
 
     @cached_property
     def signature(self) -> str:
@@ -231,6 +248,18 @@ def _flatten_sequence(item: Item) -> Iterator[Item]:
             yield item
 
 
+def _iterate_repeated(item: Item) -> Iterator[str]:
+    """Yield the symbols within repetitions."""
+    match item:
+        case Repeat():
+            yield from iterate_symbol_names(item)
+        case Sequence(items) | Conjunction(items) | Choice(items):
+            for part in items:
+                yield from _iterate_repeated(part)
+        case HiddenItem(part):
+            yield from _iterate_repeated(part)
+
+
 def _find_single_symbols(item: Item) -> frozenset[str]:
     """Return the symbols of which one event satisfies any; none if the item takes more, or other than one event."""
     match item:
@@ -253,7 +282,7 @@ def parse_definitions(expression: Expression, define: object, field: str) -> dic
         if symbol not in names:
             raise BadInput(f"{field}.{symbol}", "is not a symbol of the pattern; remove it or use it")
     return {
-        symbol: predicate.parse(define[symbol], f"{field}.{symbol}", Scope(names, symbol))
+        symbol: predicate.parse(define[symbol], f"{field}.{symbol}", SymbolScope(names, symbol))
         if symbol in define
         else predicate.match_type(symbol)
         for symbol in names
@@ -266,7 +295,7 @@ def parse_measures(expression: Expression, measures: object, field: str) -> dict
         raise BadInput(field, 'must be an object of values by name, such as {"rise": "last(B.value) - A.value"}')
     if len(measures) > MAX_MEASURES:
         raise Forbidden(field, f"must have at most {MAX_MEASURES} measures, not {len(measures)}")
-    scope = Scope(tuple(dict.fromkeys(iterate_symbol_names(expression.root))))
+    scope = SymbolScope(tuple(dict.fromkeys(iterate_symbol_names(expression.root))))
     for name in measures:
         if not isinstance(name, str) or not name.strip():
             raise BadInput(field, f"must have texts as names, not {name!r}")

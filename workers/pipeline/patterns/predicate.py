@@ -26,8 +26,8 @@ from workers.pipeline.patterns import exact_numbers
 from workers.pipeline.patterns.contradiction import can_hold
 from workers.pipeline.patterns.references import (
     FUNCTIONS,
-    Reference,
-    Scope,
+    EventReference,
+    SymbolScope,
     iterate_conjuncts,
     join_conjuncts,
     refers,
@@ -97,7 +97,7 @@ class BoundExpression:
     text: str
     columns: frozenset[str]
     previous: frozenset[str]
-    references: Mapping[str, Reference]
+    references: Mapping[str, EventReference]
     tree: ast.expr
 
     @property
@@ -127,7 +127,7 @@ class BoundExpression:
         self.evaluate({**none, **values}, 0)
 
 
-def _build_type_example(reference: Reference, columns: Mapping[str, pa.Array]) -> pa.Array:
+def _build_type_example(reference: EventReference, columns: Mapping[str, pa.Array]) -> pa.Array:
     """Return an empty column of the type of a reference's values."""
     if reference.tree is None:
         return pa.array([], pa.int64())
@@ -208,7 +208,7 @@ def _broadcast(result: object, rows: int, kind: pa.DataType) -> pa.Array:
     return pa.repeat(pa.scalar(result, kind), rows)
 
 
-def parse(text: str, field: str, scope: Scope | None = None) -> Predicate:
+def parse(text: str, field: str, scope: SymbolScope | None = None) -> Predicate:
     """Parse an expression. Raises `BadInput` that names `field` if it is not in the language above.
 
     scope: of a pattern's symbol, whose condition may refer to bound events.
@@ -251,7 +251,7 @@ def _list_columns(tree: ast.expr, references: Collection[str] = ()) -> tuple[fro
     return frozenset(columns - set(references)), frozenset(previous)
 
 
-def parse_measure(text: str, field: str, scope: Scope) -> BoundExpression:
+def parse_measure(text: str, field: str, scope: SymbolScope) -> BoundExpression:
     """Parse an expression whose value, a number or a text, a match has. Raises `BadInput` that names `field`."""
     read = _read(text, field, "last(B.value) - A.value", scope)
     if any(isinstance(node, ast.expr) and _is_condition(node) for node in ast.walk(read.tree)):
@@ -289,10 +289,10 @@ class _ParsedText(NamedTuple):
     tree: ast.expr
     columns: set[str]
     previous: set[str]
-    references: dict[str, Reference]
+    references: dict[str, EventReference]
 
 
-def _read(text: str, field: str, example: str, scope: Scope | None = None) -> _ParsedText:
+def _read(text: str, field: str, example: str, scope: SymbolScope | None = None) -> _ParsedText:
     """Check a text. Without a scope, it can't refer to bound events."""
     if not isinstance(text, str) or not text.strip():
         raise BadInput(field, f'must be an expression such as "{example}"')
@@ -317,7 +317,7 @@ def _read(text: str, field: str, example: str, scope: Scope | None = None) -> _P
         waiting += [(part, depth + 1) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
     columns: set[str] = set()
     previous: set[str] = set()
-    references: dict[str, Reference] = {}
+    references: dict[str, EventReference] = {}
     if scope:
         tree, references = resolve(tree, scope, field)
     for part in (tree, *(reference.tree for reference in references.values() if reference.tree)):

@@ -25,7 +25,7 @@ _SHOWN = 80
 
 
 @dataclass(frozen=True)
-class Reference:
+class EventReference:
     """A reference. symbol: None stands for all bound events. tree: the value of one event; None: the event itself.
 
     name: its text, which is its name in the tree of the expression.
@@ -46,14 +46,14 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Scope:
+class SymbolScope:
     """Where an expression stands. symbols: of the pattern. own: the symbol whose condition it is; None: a measure."""
 
     symbols: tuple[str, ...]
     own: str | None = None
 
 
-def resolve(tree: ast.expr, scope: Scope, field: str) -> tuple[ast.expr, dict[str, Reference]]:
+def resolve(tree: ast.expr, scope: SymbolScope, field: str) -> tuple[ast.expr, dict[str, EventReference]]:
     """Return the tree with a name for each reference, and the references by name. Raises `BadInput` naming `field`.
 
     In the condition of S, `S.x` is the event under test and becomes `x`. In a measure, `x` is of the last event.
@@ -63,9 +63,9 @@ def resolve(tree: ast.expr, scope: Scope, field: str) -> tuple[ast.expr, dict[st
 
 
 class _Resolver(ast.NodeTransformer):
-    def __init__(self, scope: Scope, field: str) -> None:
+    def __init__(self, scope: SymbolScope, field: str) -> None:
         self._scope, self._field = scope, field
-        self.references: dict[str, Reference] = {}
+        self.references: dict[str, EventReference] = {}
 
     def resolve(self, tree: ast.expr) -> ast.expr:
         resolved: ast.expr = self.visit(tree)
@@ -104,7 +104,7 @@ class _Resolver(ast.NodeTransformer):
         is_plain = function == "last" and offset == 0 and isinstance(tree, ast.Name) and symbol is not None
         name = inside if is_plain else f"{function}({inside}{f', {offset}' if offset else ''})"
         columns, previous = list_read_columns(tree)
-        self.references[name] = Reference(name, function, symbol, offset, columns, previous, tree)
+        self.references[name] = EventReference(name, function, symbol, offset, columns, previous, tree)
         return ast.Name(id=name)
 
     def _read_argument(
@@ -131,7 +131,7 @@ class _Resolver(ast.NodeTransformer):
 class _ValueReader(ast.NodeTransformer):
     """Reads the value of one event: removes the symbols from names. qualifiers: the symbols; None: no symbol."""
 
-    def __init__(self, scope: Scope, field: str, whole: str) -> None:
+    def __init__(self, scope: SymbolScope, field: str, whole: str) -> None:
         self._scope, self._field, self._whole = scope, field, whole
         self.qualifiers: set[str | None] = set()
 

@@ -14,6 +14,7 @@ import redis
 from pyspark.sql import DataFrame
 
 from workers.pipeline.declaration.declaration import Application
+from workers.pipeline.matching.attempt import MAX_BRANCHES
 from workers.pipeline.patterns.graph import KEY_GROUPS, Operator, distribute_groups
 from workers.pipeline.tiers.batch_work import BatchWork, Checkpoint
 from workers.pipeline.tiers.combining import CombinedOffset
@@ -81,10 +82,19 @@ class InterEventWork(BatchWork):
         self._status.record_inter_event_batch(finished)
 
     def _warn_of_forgotten(self, counts: Mapping[str, OperatorCount]) -> None:
-        """Log each pattern that dropped open matches, once every WARN_SECONDS."""
+        """Log each pattern that dropped open matches, or some of their branches, once every WARN_SECONDS."""
         now = time.monotonic()
         patterns = (pattern_count for count in counts.values() for pattern_count in count.patterns.items())
         for name, pattern in patterns:
+            if pattern.excess and now - self._warned_at.get(name, -WARN_SECONDS) >= WARN_SECONDS:
+                self._warned_at[name] = now
+                logger.warning(
+                    "Pattern %s dropped ways to match the same events %d times, because an open match had more than %d."
+                    " Define its symbols so that an event satisfies only one of them.",
+                    name,
+                    pattern.excess,
+                    MAX_BRANCHES,
+                )
             if pattern.forgotten_bytes and now - self._warned_at.get(name, -WARN_SECONDS) >= WARN_SECONDS:
                 self._warned_at[name] = now
                 logger.warning(
