@@ -61,7 +61,7 @@ from workers.pipeline.patterns.pattern import (
     parse_measures,
     validate_choice,
 )
-from workers.pipeline.patterns.predicate import BoundExpression
+from workers.pipeline.patterns.predicate import BoundExpression, Predicate
 from workers.pipeline.rules.reference import ReferenceTable, get_table_path
 from workers.pipeline.rules.rule_language import MAX_CHARACTERS
 from workers.pipeline.rules.rules import (
@@ -279,7 +279,9 @@ def _check_pattern_columns(graph: Graph, columns: Collection[str], places: Mappi
     emitted = [name for name in sorted(graph.inner_measures) if name not in columns]
     for pattern in graph.patterns:
         where = places[pattern.name]
-        expressions = {f"{where}.define.{symbol}": pattern.defines[symbol] for symbol in pattern.symbols}
+        expressions: dict[str, Predicate | BoundExpression] = {
+            f"{where}.define.{symbol}": pattern.defines[symbol] for symbol in pattern.symbols
+        }
         expressions |= {f"{where}.measures.{name}": measure for name, measure in pattern.measures.items()}
         for place, expression in expressions.items():
             for column in sorted((expression.all_columns | expression.all_previous) - {*columns, *emitted}):

@@ -386,7 +386,7 @@ class AutomatonMatcher:
         return replace(
             matches,
             measures=tuple(rules.measure(match.branch) for match in found) if rules.pattern.measures else (),
-            explanations=tuple(rules.explain(match.branch) for match in found),
+            explanations=tuple(rules.explain(match.branch) for match in found) if rules.pattern.emits else (),
         )
 
     def compute_timers(self) -> dict[int, int]:

@@ -2,9 +2,10 @@
 
 Pure: no Spark, no Redis, no clock.
 
-Plain sequences are found over whole batches at a time (`sequence_once`, `sequence_rows`), anything else event by event
-(`conjunction_once`, `interpreted`). All are exact, however the events are cut into batches. State belongs to key
-groups, with one value for each, so that groups can be processed anywhere.
+Plain sequences are found over whole batches at a time (`sequence_once`, `sequence_rows`; with conditions between
+steps: `cross_once`, `cross_rows`), anything else event by event (`conjunction_once`, `interpreted`). All are exact,
+however the events are cut into batches. State belongs to key groups, with one value for each, so that groups can be
+processed anywhere.
 
 A matcher searches an event only if something of its key is open, or an earlier event of the batch may start a match.
 All other events can add to no match, whatever follows: `once` gives an event to an open attempt or starts one with it,
@@ -26,6 +27,8 @@ import pyarrow.compute as pc
 from common.errors import BadInput
 from workers.pipeline.events.layout import as_schema
 from workers.pipeline.matching.conjunction_once import ConjunctionOnceMatcher
+from workers.pipeline.matching.cross_once import CrossOnceMatcher
+from workers.pipeline.matching.cross_rows import CrossRows
 from workers.pipeline.matching.interpreted import AutomatonMatcher
 from workers.pipeline.matching.retained import (
     KEYED,
@@ -37,6 +40,7 @@ from workers.pipeline.matching.retained import (
 )
 from workers.pipeline.matching.sequence_once import SequenceOnceMatcher
 from workers.pipeline.matching.sequence_rows import SequenceRows
+from workers.pipeline.matching.step_conditions import StepConditions
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.predicate import format_previous_name
 from workers.pipeline.patterns.shedding import label_events
@@ -207,6 +211,11 @@ class RawMatcher(Protocol):
 
 def create_raw_matcher(pattern: Pattern, refuses_excess: bool = False) -> RawMatcher:
     if pattern.bindings:
+        steps = StepConditions.build(pattern)
+        if steps and pattern.consume == "skip-past-last":
+            return CrossRows(steps)
+        if steps and pattern.is_relaxed:
+            return CrossOnceMatcher(steps)
         return AutomatonMatcher(pattern, refuses_excess)
     if pattern.plain and pattern.consume == "skip-past-last":
         return SequenceRows(pattern)

@@ -14,7 +14,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from workers.pipeline.events.layout import decode, encode
+from workers.pipeline.events.layout import as_schema, decode, encode
 
 # What a match reports of a contributing event, besides its key and the key group of that key.
 EVENT = pa.schema(
@@ -173,6 +173,16 @@ def append_rows(kept: pa.RecordBatch | None, rows: pa.RecordBatch) -> pa.RecordB
     """Return the kept rows followed by the new rows, as KEYED."""
     new = rows.select(KEYED.names).cast(KEYED)
     return new if kept is None or not kept.num_rows else pa.concat_batches([kept.select(KEYED.names), new])
+
+
+def append_read_rows(
+    kept: pa.RecordBatch, rows: pa.RecordBatch, masks: np.ndarray
+) -> tuple[pa.RecordBatch, np.ndarray]:
+    """Return the kept rows followed by the new rows, with the columns that conditions read, and the masks of both."""
+    if not kept.num_rows:
+        return rows, masks
+    old = as_schema(kept.select(rows.schema.names), rows.schema)
+    return pa.concat_batches([old, rows]), np.concatenate((kept.column("mask").to_numpy(), masks))
 
 
 def group_rows(rows: pa.RecordBatch) -> dict[int, pa.RecordBatch]:

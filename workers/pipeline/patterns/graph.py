@@ -72,6 +72,12 @@ class Graph:
                     "emits to another operator, but a match may wait for a longer branch of its OR, and then"
                     " be out of order. Make each branch a pattern, or set contiguity: relaxed and consume: once",
                 )
+            if pattern.emits in self.inner_types and may_complete_behind(pattern):
+                raise BadInput(
+                    f"operators ({pattern.name})",
+                    "emits to another operator, but a match may wait for an earlier start whose condition between"
+                    " events could still be met, and then be out of order. Set consume: once",
+                )
 
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
@@ -170,6 +176,15 @@ def is_decided_late(pattern: Pattern) -> bool:
     """
     one_way = pattern.is_relaxed and pattern.consume != "skip-past-last"
     return not one_way and _has_branches(pattern.expression.root)
+
+
+def may_complete_behind(pattern: Pattern) -> bool:
+    """Return whether a complete match may be held back because an earlier start may still match.
+
+    With conditions between events, a later start may be complete first, unless all events follow directly.
+    """
+    is_direct = pattern.plain is not None and not pattern.is_relaxed
+    return pattern.consume == "skip-past-last" and bool(pattern.bound_conditions) and not is_direct
 
 
 def _has_branches(item: Item) -> bool:

@@ -115,16 +115,25 @@ class BoundExpression:
 
         Raises `pyarrow.ArrowException` if the type of a column does not fit.
         """
-        result = _evaluate(self.tree, columns)
-        if isinstance(result, exact_numbers.CalculationResult):
-            return exact_numbers.build_column(result)
-        return result if isinstance(result, pa.Array) else pa.repeat(result, rows)
+        return _build_column(_evaluate(self.tree, columns), rows)
 
     def check_types(self, columns: Mapping[str, pa.Array]) -> None:
         """Raise `pyarrow.ArrowException` if it can't be evaluated over columns of these types."""
         none = {name: column.slice(0, 0) for name, column in columns.items()}
         values = {name: _build_type_example(reference, none) for name, reference in self.references.items()}
         self.evaluate({**none, **values}, 0)
+
+
+def evaluate_reference(reference: EventReference, columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
+    """Return the value of a reference's event per row. columns: of these events."""
+    assert reference.tree is not None
+    return _build_column(_evaluate(reference.tree, columns), rows)
+
+
+def _build_column(result: object, rows: int) -> pa.Array:
+    if isinstance(result, exact_numbers.CalculationResult):
+        return exact_numbers.build_column(result)
+    return result if isinstance(result, pa.Array) else pa.repeat(result, rows)
 
 
 def _build_type_example(reference: EventReference, columns: Mapping[str, pa.Array]) -> pa.Array:

@@ -8,9 +8,18 @@ from common.errors import BadInput
 from workers.pipeline.declaration.declaration import Application, build_application
 
 
-def declare(define: dict[str, str], measures: object = None, later: dict[str, str] | None = None) -> Application:
+def declare(
+    define: dict[str, str], measures: object = None, later: dict[str, str] | None = None, **more: str
+) -> Application:
     """Declare SEQ(paid; B) as `spike`, and `late`, which may read it."""
-    spike = {"name": "spike", "pattern": "SEQ(paid; B)", "define": define, "key": "source", "within_seconds": 10}
+    spike = {
+        "name": "spike",
+        "pattern": "SEQ(paid; B)",
+        "define": define,
+        "key": "source",
+        "within_seconds": 10,
+        **more,
+    }
     if measures is not None:
         spike["measures"] = measures
     late = {"name": "late", "pattern": "SEQ(spike; C)", "define": later or {}, "key": "source", "within_seconds": 10}
@@ -33,6 +42,14 @@ def test_a_pattern_compares_its_events_and_its_measures_feed_the_next_pattern():
     assert set(application.patterns[0].measures) == {"ratio"}
     assert application.graph.inner_measures == {"ratio"}
     assert "amount" in application.graph.columns and "ratio" not in application.graph.columns
+
+
+def test_a_match_that_may_wait_for_an_earlier_start_feeds_no_operator():
+    """It would come out behind events that the next operator has had."""
+    define = {"B": 'type == "paid" and amount > 10 * paid.amount'}
+    with pytest.raises(BadInput, match="a match may wait for an earlier start"):
+        declare(define, consume="skip-past-last")
+    assert declare(define, consume="skip-past-last", contiguity="strict")
 
 
 @pytest.mark.parametrize(
