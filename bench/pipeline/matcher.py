@@ -2,9 +2,10 @@
 
 SEQ(A; B; C) within 10 s over A, B and C in equal shares, so that every event matters; 200 and 10,000 keys. Conditions,
 bringing together by key, matching and the matches' events are all in it. `…_saved`: the state of all 64 key groups is
-also packed after each batch and read again before the next. Seconds are of processor time: one thread does it all, so
-that is what it takes when nothing else runs; `wall_…` goes by the clock. The plain Python peer does the same work event
-by event, and must find the same matches; the others' figures were measured on such a machine.
+also packed after each batch and read again before the next. `between_…`: SEQ(A; B) whose B is more than ten times its
+A. Seconds are of processor time: one thread does it all, so that is what it takes when nothing else runs; `wall_…`
+goes by the clock. The plain Python peer does the same work event by event, and must find the same matches; the others'
+figures were measured on such a machine.
 """
 
 import time
@@ -49,6 +50,8 @@ def run(seconds: float) -> dict[str, dict[str, float]]:
         "skip_past_last_events_per_second": _rate(pattern("SEQ(A; B; C)", "skip-past-last"), many, share_seconds),
         "repeated_type_events_per_second": _rate(pattern("SEQ(A; B; A)"), few, 0.0),
         "and_events_per_second": _rate(pattern("AND(A, B, C)"), few, 0.0),
+        "between_events_per_second_10000_keys": _rate(compared(), many, share_seconds),
+        "between_rows_events_per_second_10000_keys": _rate(compared("skip-past-last"), many, 0.0),
         "any_pattern_events_per_second": _rate(pattern("SEQ(A; B+; C)"), few[:1], 0.0),
         "matches_share_10000_keys": 3 * _matches(sequence, many) / (BATCHES * BATCH_EVENTS),
         "state_bytes_10000_keys": float(_state_bytes(sequence, many)),
@@ -65,9 +68,14 @@ def run(seconds: float) -> dict[str, dict[str, float]]:
     return {"figures": figures, "peers": peers, "ratio": ratio}
 
 
-def pattern(text: str, consume: str = "once") -> Pattern:
+def compared(consume: str = "once") -> Pattern:
+    """A pattern with a condition between its events."""
+    return pattern("SEQ(A; B)", consume, {"B": 'type == "B" and value > 10 * A.value'})
+
+
+def pattern(text: str, consume: str = "once", define: dict[str, str] | None = None) -> Pattern:
     expression = parse(text, "pattern")
-    defines = parse_definitions(expression, {}, "define")
+    defines = parse_definitions(expression, define or {}, "define")
     return Pattern("bench", expression, defines, "source", WITHIN_US, consume=consume)
 
 

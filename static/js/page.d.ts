@@ -13,6 +13,7 @@ interface PageEvents {
   submit: SubmitEvent & { readonly target: HTMLFormElement; readonly submitter: HTMLButtonElement | null };
   reset: Event & { readonly target: HTMLFormElement };
   "weir:line": CustomEvent<number | null>; // an editor marks this line
+  "weir:names": CustomEvent<{ symbols: string[]; columns: string[]; functions: string[] }>;
   "weir:part": CustomEvent<HTMLElement>; // a part of the page was replaced by this one
 }
 
@@ -212,6 +213,7 @@ interface DifferenceLine {
 
 interface Preview {
   sentence: string;
+  names?: { symbols: string[]; columns: string[]; functions: string[] };
   rows: PreviewRow[];
   difference?: DifferenceLine[];
   line?: number | null;

@@ -334,6 +334,8 @@ class MatchAttributes(StoredDocument, frozen=True, kw_only=True):
     pattern: str = ""
     severity: str = ""
     first_time: Annotated[Instant | None, describe("Time of its first event.")] = None
+    conditions: Annotated[list[str], describe("Conditions between its events, with their values.")] = []
+    measures: Annotated[dict[str, float | str | bool | None], describe("Computed values of the match.")] = {}
     events: list[ContributingEvent] = []
 
 

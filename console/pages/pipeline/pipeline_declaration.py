@@ -28,6 +28,7 @@ from controllers.framework.reason import capitalize, format_count
 from workers.alerts.evaluation.impact import join_names
 from workers.documents.pipeline import ApplicationAtWork
 from workers.models import PipelineVersion
+from workers.pipeline.declaration.completion import list_completions
 from workers.pipeline.declaration.declared import OF_FILE, Declarations
 
 VERSIONS_SHOWN = 30
@@ -109,7 +110,8 @@ def declaration_page(request: HttpRequest, name: str) -> HttpResponse:
 def preview(request: HttpRequest, name: str) -> HttpResponse:
     """Return what a posted text would change, without changing anything.
 
-    The result is {"sentence", "rows", "line", "difference"}. Posted: text. line: the line of the error, or None.
+    The result is {"sentence", "rows", "line", "difference", "names"}. Posted: text. line: the line of the error, or
+    None. names: those that the editor suggests.
     """
     text = request.POST.get("text", "").replace("\r\n", "\n")
     running = list_running_versions().get(name)
@@ -128,7 +130,8 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
         said, line = f"{capitalize(error.field)}: {error.message}", find_line_number(error.message)
     lines = differs.lines if differs else ()
     shown = [{"sign": text_line.sign, "text": text_line.text} for text_line in lines]
-    return JsonResponse({"sentence": said, "rows": [], "line": line, "difference": shown})
+    names = list_completions(text)
+    return JsonResponse({"sentence": said, "rows": [], "line": line, "difference": shown, "names": names})
 
 
 @declare_action("pipeline.declare", declaration_page)

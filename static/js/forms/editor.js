@@ -1,5 +1,7 @@
 // A text editor with line numbers, which marks the line of an error. Without scripts it is a plain text field.
 
+import { suggest } from "./completion.js";
+
 export function start() {
   document.querySelectorAll("[data-editor]").forEach(prepare);
 }
@@ -11,6 +13,7 @@ function prepare(editor) {
   field.addEventListener("input", () => number(field, gutter));
   field.addEventListener("scroll", follow);
   editor.addEventListener("weir:line", ({ detail }) => mark(editor, detail));
+  suggest(editor, field);
   number(field, gutter);
   mark(editor, Number(editor.dataset.wrongLine) || null);
   if (editor.dataset.wrongLine) show(field, Number(editor.dataset.wrongLine));

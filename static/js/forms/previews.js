@@ -32,6 +32,7 @@ async function ask(form) {
   const place = form.querySelector("[data-preview-result]") ?? document.querySelector("[data-preview-result]");
   if (place) write(place, answer);
   form.querySelector("[data-editor]")?.dispatchEvent(new CustomEvent("weir:line", { detail: answer.line ?? null }));
+  if (answer.names) form.querySelector("[data-editor]")?.dispatchEvent(new CustomEvent("weir:names", { detail: answer.names }));
 }
 
 /** @param {HTMLFormElement} form @returns {Promise<Preview>} */

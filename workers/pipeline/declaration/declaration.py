@@ -27,9 +27,10 @@ read again when it changes; `sample`: the share of events to keep (selected by e
 events); `cleanse`: {column: expression of its clean value}; an event is dropped if one of the values is null.
 
 A pattern has name, pattern (`SEQ(A; B+; C)`, `AND(A, B)`, `OR(A, B)`, in the syntax of `match`), define {symbol:
-condition} (an undefined symbol is an event type), key (column), within_seconds, contiguity (relaxed), consume (once),
-quiet_seconds (0), emits (type of the complex event; the name), severity (warning), weight (value of a match for load
-shedding, 1; the same for all patterns that emit a type).
+condition} (an undefined symbol is an event type; a condition may refer to events of other symbols, as in
+`value > 10 * A.value`), measures {name: a value of the match, which becomes an attribute of the complex event}, key
+(column), within_seconds, contiguity (relaxed), consume (once), quiet_seconds (0), emits (type of the complex event; the
+name), severity (warning), weight (value of a match for load shedding, 1; the same for all patterns that emit a type).
 """
 
 import re
@@ -41,21 +42,26 @@ from typing import Any
 from common import checks
 from common.documents import MAX_YAML_CHARACTERS, read_yaml
 from common.errors import BadInput, Forbidden
+from controllers.patterns.expression import Expression
 from workers.pipeline.declaration import fields
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.replicas import list_replica_names
 from workers.pipeline.events.layout import CARRIED, COLUMNS, NUMBERS, TYPES, Attribute, Layout, MonitoredQuantile
+from workers.pipeline.matching.complex_event import ATTRIBUTES
 from workers.pipeline.patterns.graph import Graph, Operator, check_symbols
 from workers.pipeline.patterns.pattern import (
     CONSUMPTIONS,
     CONTIGUITIES,
+    MAX_MEASURES,
     MAX_SYMBOLS,
     Pattern,
     check_states,
     parse_definitions,
     parse_expression,
+    parse_measures,
     validate_choice,
 )
+from workers.pipeline.patterns.predicate import BoundExpression, Predicate
 from workers.pipeline.rules.reference import ReferenceTable, get_table_path
 from workers.pipeline.rules.rule_language import MAX_CHARACTERS
 from workers.pipeline.rules.rules import (
@@ -270,11 +276,19 @@ def _build_graph(document: Mapping[str, Any]) -> Graph:
 
 def _check_pattern_columns(graph: Graph, columns: Collection[str], places: Mapping[str, str]) -> None:
     """Raise `BadInput` if a pattern reads a column that events don't have after the rules."""
+    emitted = [name for name in sorted(graph.inner_measures) if name not in columns]
     for pattern in graph.patterns:
         where = places[pattern.name]
-        for symbol, condition in pattern.defines.items():
-            for column in sorted((condition.columns | condition.previous) - set(columns)):
-                raise BadInput(f"{where}.define.{symbol}", describe_missing_column(column, columns))
+        expressions: dict[str, Predicate | BoundExpression] = {
+            f"{where}.define.{symbol}": pattern.defines[symbol] for symbol in pattern.symbols
+        }
+        expressions |= {f"{where}.measures.{name}": measure for name, measure in pattern.measures.items()}
+        for place, expression in expressions.items():
+            for column in sorted((expression.all_columns | expression.all_previous) - {*columns, *emitted}):
+                raise BadInput(place, describe_missing_column(column, [*columns, *emitted]))
+        for name in pattern.measures:
+            if name in columns:
+                raise BadInput(f"{where}.measures.{name}", f"{name} is already a column of events; choose another name")
         if pattern.key is not None and pattern.key not in columns:
             raise BadInput(f"{where}.key", describe_missing_column(pattern.key, columns))
 
@@ -343,7 +357,7 @@ def _parse_sink(value: object, where: str, queues: list[str]) -> str:
 
 
 def _parse_pattern(document: object, where: str, key: object) -> Pattern:
-    keys = ("name", "pattern", "define", "key", "within_seconds", "quiet_seconds", "emits", "severity")
+    keys = ("name", "pattern", "define", "measures", "key", "within_seconds", "quiet_seconds", "emits", "severity")
     needed = ("name", "pattern", "within_seconds")
     document = fields.check_mapping(document, where, (*keys, "contiguity", "consume", "weight"), required=needed)
     name = fields.validate_name(document["name"], f"{where}.name", checks.PLANT_NAME)
@@ -366,9 +380,19 @@ def _parse_pattern(document: object, where: str, key: object) -> Pattern:
         contiguity=validate_choice(document.get("contiguity", "relaxed"), CONTIGUITIES, f"{where}.contiguity"),
         consume=validate_choice(document.get("consume", "once"), CONSUMPTIONS, f"{where}.consume"),
         weight=float(checks.accept_number(0, MAX_WEIGHT).validate(document.get("weight", 1.0), f"{where}.weight")),
+        measures=_parse_measures(expression, document.get("measures", {}), f"{where}.measures"),
     )
     check_states(pattern, f"{where}.pattern")
     return pattern
+
+
+def _parse_measures(expression: Expression, document: object, where: str) -> dict[str, BoundExpression]:
+    measures = fields.validate_pairs(document, where, "name: value", MAX_MEASURES)
+    for name in measures:
+        fields.validate_name(name, f"{where}.{name}", COLUMN)
+        if name in (*ATTRIBUTES, *COLUMNS):
+            raise BadInput(f"{where}.{name}", f"{name} is an attribute of every complex event; choose another name")
+    return parse_measures(expression, measures, where)
 
 
 def read_rule(document: object, where: str, folder: Path) -> Rule:

@@ -3,6 +3,8 @@
 There may be as many matches as events.
 """
 
+import json
+
 import numpy as np
 import orjson
 import pyarrow as pa
@@ -12,6 +14,7 @@ from queues.events.block import SCHEMA
 from workers.pipeline.matching.retained import Matches
 from workers.pipeline.patterns.pattern import Pattern
 
+ATTRIBUTES = ("pattern", "severity", "first_time", "conditions", "events")  # of every complex event, besides measures
 _ESCAPED = r'["\\\x00-\x1f]'  # characters that JSON text must escape
 
 
@@ -19,7 +22,7 @@ def build_complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.Rec
     """Return each match that is not suppressed as an event.
 
     It has the time and value of the last event of the match. Its source is the key, its key is the pattern, and its
-    attributes contain the contributing events. ids: prefix of the event ids.
+    attributes contain its measures and the contributing events. ids: prefix of the event ids.
     """
     events, ends = _select_unsuppressed(matches)
     events = drop_non_finite(events)
@@ -32,7 +35,7 @@ def build_complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.Rec
         "source": last.column("match_key"),
         "key": pa.repeat(pattern.name, number),
         "value": last.column("value"),
-        "attributes": _encode_attributes(pattern, events, ends),
+        "attributes": _encode_attributes(pattern, events, ends, _encode_computed(matches)),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
@@ -59,10 +62,29 @@ def _select_unsuppressed(matches: Matches) -> tuple[pa.RecordBatch, np.ndarray]:
     return matches.events.filter(pa.array(kept)), np.cumsum(lengths[~matches.suppressed])
 
 
-def _encode_attributes(pattern: Pattern, events: pa.RecordBatch, ends: np.ndarray) -> pa.Array:
+def _encode_computed(matches: Matches) -> pa.Array | str:
+    """Return the measures and explanations of each match that is not suppressed, as a part of its JSON."""
+    number = len(matches)
+    measures = matches.measures or ({},) * number
+    explanations: tuple[list[str], ...] = matches.explanations or ([],) * number
+    if not any(explanations) and not matches.measures:
+        return ","
+    parts = zip(measures, explanations, matches.suppressed.tolist(), strict=True)
+    documents = [
+        {**own, **({"conditions": texts} if texts else {})} for own, texts, suppressed in parts if not suppressed
+    ]
+    return pa.array(
+        [f",{json.dumps(own, ensure_ascii=False)[1:-1]}," if own else "," for own in documents], pa.string()
+    )
+
+
+def _encode_attributes(
+    pattern: Pattern, events: pa.RecordBatch, ends: np.ndarray, computed: pa.Array | str
+) -> pa.Array:
     """Return the attributes of complex events as JSON.
 
-    They are {"pattern", "severity", "first_time" (s), "events": [{"time_us", "id", "type", "value", "source"}]}.
+    They are {"pattern", "severity", "first_time" (s), the measures, "conditions": explanations of the conditions
+    between events, if there are any, "events": [{"time_us", "id", "type", "value", "source"}]}.
     """
     times = events.column("time")
     parts = pc.binary_join_element_wise(
@@ -80,7 +102,7 @@ def _encode_attributes(pattern: Pattern, events: pa.RecordBatch, ends: np.ndarra
     told = pc.binary_join(pa.ListArray.from_arrays(offsets, parts), ",")
     first = pc.divide(times.take(pa.array(starts)).cast(pa.float64()), 1e6).cast(pa.string())
     head = orjson.dumps({"pattern": pattern.name, "severity": pattern.severity}).decode()[:-1]
-    return pc.binary_join_element_wise(f'{head},"first_time":', first, ',"events":[', told, "]}", "")
+    return pc.binary_join_element_wise(f'{head},"first_time":', first, computed, '"events":[', told, "]}", "")
 
 
 def _quote_texts(texts: pa.Array) -> pa.Array:

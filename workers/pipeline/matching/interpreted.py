@@ -3,24 +3,26 @@
 import heapq
 from collections import Counter, deque
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from workers.pipeline.matching.attempt import Attempt, AutomatonRules, Event, MatchAutomaton, Taken
-from workers.pipeline.matching.retained import EVENT, KEYED, GroupStates, Matches, build_empty
+from workers.pipeline.matching.attempt import Attempt, AutomatonRules, Branch, Event, MatchAutomaton
+from workers.pipeline.matching.retained import EVENT, KEYED, GroupStates, Matches, build_empty, format_read_name
 from workers.pipeline.patterns.pattern import Pattern
+from workers.pipeline.patterns.scalars import list_values
 
-Likeness = tuple[int, ...]  # events taken, states
+Likeness = tuple[Any, ...]  # events taken, states and what their conditions read of bound events
 
 
 class OpenAttempts:
     """Policy once.
 
     It keeps the numbers of the open attempts, oldest first, including some that are no longer open. Attempts that have
-    taken equally many events and are in the same states share a heap of numbers: all of them can take the same events,
-    so only the oldest is checked.
+    taken equally many events and can take the same events share a heap of numbers, so only the oldest is checked. They
+    are in the same states, and what their conditions read of their events is equal.
     """
 
     def __init__(self, rules: AutomatonRules) -> None:
@@ -31,41 +33,36 @@ class OpenAttempts:
         self._next = 0
         self._begun = False
 
-    def take(self, event: Event, mask: int) -> list[Taken]:
+    def take(self, event: Event, mask: int) -> list[Branch]:
         rules, matches = self._rules, self.advance(event[0])
-        number = self._choose_attempt(mask)
+        number = self._choose_attempt(event, mask)
         attempt = None if number is None else self._remove_attempt(number)
         if rules.is_relevant_to_all(mask):
-            matches += self._pass_over(mask)
+            matches += self._pass_over(event, mask)
         if attempt:
-            attempt.take(rules.automaton, event, mask, rules.relaxed, rules.to_the_last)
+            attempt.take(rules, event, mask, rules.relaxed)
         elif not (rules.pattern.expression.at_first and self._begun):
             attempt, number = rules.begin(event, mask), None
         self._begun = True
         return matches + (self._put(attempt, number) if attempt else [])
 
-    def _choose_attempt(self, mask: int) -> int | None:
+    def _choose_attempt(self, event: Event, mask: int) -> int | None:
         """Return the most advanced attempt that can take the event, the oldest among equals."""
-        able = [
-            (-likeness[0], self._get_oldest_attempt(likeness))
-            for likeness in self._alike
-            if self._open[self._get_oldest_attempt(likeness)].can_take(self._rules.automaton, mask)
-        ]
-        return min(able)[1] if able else None
-
-    def _get_oldest_attempt(self, likeness: Likeness) -> int:
-        return self._alike[likeness][0]
+        candidates = sorted((-likeness[0], numbers[0]) for likeness, numbers in self._alike.items())
+        able = (number for _, number in candidates if self._open[number].can_take(self._rules, event, mask))
+        return next(able, None)
 
     def _remove_attempt(self, number: int) -> Attempt:
         """Remove an open attempt, which is the oldest of its heap."""
         attempt = self._open.pop(number)
-        alike = self._alike[_compute_likeness(attempt)]
+        likeness = self._compute_likeness(attempt)
+        alike = self._alike[likeness]
         heapq.heappop(alike)
         if not alike:
-            del self._alike[_compute_likeness(attempt)]
+            del self._alike[likeness]
         return attempt
 
-    def _put(self, attempt: Attempt, number: int | None = None) -> list[Taken]:
+    def _put(self, attempt: Attempt, number: int | None = None) -> list[Branch]:
         """Add an attempt, new if it has no number. Returns the match if it is decided."""
         if attempt.is_decided:
             return self._match(attempt)
@@ -73,32 +70,36 @@ class OpenAttempts:
             number, self._next = self._next, self._next + 1
             self._order.append(number)
         self._open[number] = attempt
-        heapq.heappush(self._alike.setdefault(_compute_likeness(attempt), []), number)
+        heapq.heappush(self._alike.setdefault(self._compute_likeness(attempt), []), number)
         return []
 
-    def _match(self, attempt: Attempt, to_the_last: bool = False) -> list[Taken]:
-        branch = attempt.close(self._rules.automaton, to_the_last)
-        return [branch.taken] if branch and branch.taken else []
+    def _compute_likeness(self, attempt: Attempt) -> Likeness:
+        return attempt.count, *(self._rules.compute_likeness(branch) for branch in attempt.branches)
 
-    def _pass_over(self, mask: int) -> list[Taken]:
+    def _match(self, attempt: Attempt, to_the_last: bool = False) -> list[Branch]:
+        branch = attempt.close(self._rules, to_the_last)
+        return [branch] if branch and branch.taken else []
+
+    def _pass_over(self, event: Event, mask: int) -> list[Branch]:
         """Show an event that they don't take to all open attempts."""
-        concerned = [likeness for likeness in self._alike if self._is_changed(likeness, mask)]
+        concerned = [likeness for likeness in self._alike if self._is_changed(likeness, event, mask)]
         numbers = sorted(number for likeness in concerned for number in self._alike.pop(likeness))
         attempts = [(number, self._open.pop(number)) for number in numbers]
-        matches: list[Taken] = []
+        matches: list[Branch] = []
         for number, attempt in attempts:
-            attempt.pass_over(self._rules.automaton, mask, self._rules.relaxed)
+            attempt.pass_over(self._rules, event, mask)
             matches += self._put(attempt, number)
         return matches
 
-    def _is_changed(self, likeness: Likeness, mask: int) -> bool:
+    def _is_changed(self, likeness: Likeness, event: Event, mask: int) -> bool:
         """Return whether an event that no attempt takes makes a difference to those attempts."""
         if not self._rules.relaxed or self._rules.to_the_last:
             return True
-        return any(self._rules.automaton.pass_over(state, mask) != state for state in likeness[1:])
+        branches = self._open[self._alike[likeness][0]].branches
+        return any(self._rules.pass_over(branch, event, mask) != branch.state for branch in branches)
 
-    def advance(self, now_us: int) -> list[Taken]:
-        matches: list[Taken] = []
+    def advance(self, now_us: int) -> list[Branch]:
+        matches: list[Branch] = []
         while (oldest := self._find_first_usable()) is not None and self._rules.is_over(
             self._open[oldest].first_us, now_us
         ):
@@ -111,10 +112,10 @@ class OpenAttempts:
             self._order.popleft()
         return self._order[0] if self._order else None
 
-    def finish(self) -> list[Taken]:
+    def finish(self) -> list[Branch]:
         attempts = [attempt for _, attempt in sorted(self._open.items())]
         self._open, self._alike = {}, {}
-        return [taken for attempt in attempts for taken in self._match(attempt, self._rules.to_the_last)]
+        return [match for attempt in attempts for match in self._match(attempt, self._rules.to_the_last)]
 
     def compute_deadline_us(self) -> int | None:
         oldest = self._find_first_usable()
@@ -139,10 +140,6 @@ class OpenAttempts:
             self._put(Attempt(first_us, open_ways, ended_way, seen, count))
 
 
-def _compute_likeness(attempt: Attempt) -> Likeness:
-    return attempt.count, *(branch.state for branch in attempt.branches)
-
-
 _COMPACT_ROWS = 1_000
 
 
@@ -162,7 +159,7 @@ class RowSearch:
         self._attempt: Attempt | None = None
         self._begun = False
 
-    def take(self, event: Event, mask: int) -> list[Taken]:
+    def take(self, event: Event, mask: int) -> list[Branch]:
         matches = self.advance(event[0])
         may_begin = not (self._begun and self._rules.pattern.expression.at_first)
         self._begun = True
@@ -177,7 +174,7 @@ class RowSearch:
         self._rows.append((event, mask))
         self._there.update(bit for bit in self._rules.needed if mask & bit)
 
-    def _search(self) -> Iterator[Taken]:
+    def _search(self) -> Iterator[Branch]:
         """Search until all rows are seen. The rows after the start of a failed attempt are checked again."""
         rules = self._rules
         while self._attempt or self._begins():
@@ -191,7 +188,7 @@ class RowSearch:
             if rules.is_over(self._attempt.first_us, event[0]):
                 yield from self._conclude()
             else:
-                self._attempt.take(rules.automaton, event, mask, rules.relaxed, rules.to_the_last)
+                self._attempt.take(rules, event, mask, rules.relaxed)
 
     def _begins(self) -> bool:
         """Start an attempt from the first row that can start one; return False if a needed symbol is missing."""
@@ -208,13 +205,13 @@ class RowSearch:
         needed = self._rules.needed
         return self._rules.relaxed and any(self._there[bit] < count for bit, count in needed.items())
 
-    def _conclude(self) -> Iterator[Taken]:
+    def _conclude(self) -> Iterator[Branch]:
         assert self._attempt is not None
-        branch = self._attempt.close(self._rules.automaton)
+        branch = self._attempt.close(self._rules)
         self._attempt = None
         self._drop(branch.through if branch else 1)
         if branch and branch.taken:
-            yield branch.taken
+            yield branch
 
     def _drop(self, rows: int) -> None:
         if self._rules.pattern.expression.at_first:
@@ -225,8 +222,8 @@ class RowSearch:
         if self._head > max(_COMPACT_ROWS, len(self._rows) // 2):
             self._rows, self._head = self._rows[self._head :], 0
 
-    def advance(self, now_us: int) -> list[Taken]:
-        matches: list[Taken] = []
+    def advance(self, now_us: int) -> list[Branch]:
+        matches: list[Branch] = []
         while self._count_rows() and self._rules.is_over(self._rows[self._head][0][0], now_us):
             if self._attempt:
                 matches += self._conclude()
@@ -235,11 +232,11 @@ class RowSearch:
             matches += self._search()
         return matches
 
-    def finish(self) -> list[Taken]:
-        matches: list[Taken] = []
+    def finish(self) -> list[Branch]:
+        matches: list[Branch] = []
         while self._attempt:
             if self._rules.to_the_last:
-                self._attempt.ended = self._attempt.close(self._rules.automaton, to_the_last=True)
+                self._attempt.ended = self._attempt.close(self._rules, to_the_last=True)
             matches += self._conclude()
             matches += self._search()
         return matches
@@ -251,12 +248,13 @@ class RowSearch:
         return not self._count_rows() and not self._rules.pattern.expression.at_first
 
     def snapshot(self) -> list[Any]:
-        return [[[*row] for row in self._rows[self._head :]], self._begun]
+        rows = self._rows[self._head :]
+        return [[[self._rules.write_event(event), mask] for event, mask in rows], self._begun]
 
     def restore(self, state: list[Any]) -> None:
         rows, self._begun = state
         for event, mask in rows:
-            self._append(tuple(event), mask)
+            self._append(self._rules.read_event(event), mask)
         for _ in self._search():
             raise AssertionError("retained rows contain no decided match")
 
@@ -264,7 +262,7 @@ class RowSearch:
 class FoundMatches(NamedTuple):
     key: str
     group: int
-    taken: Taken
+    branch: Branch
 
 
 class AutomatonMatcher:
@@ -274,8 +272,8 @@ class AutomatonMatcher:
     are cut into batches.
     """
 
-    def __init__(self, pattern: Pattern) -> None:
-        self._rules = AutomatonRules(pattern)
+    def __init__(self, pattern: Pattern, refuses_excess: bool = False) -> None:
+        self._rules = AutomatonRules(pattern, refuses_excess)
         self._automata: dict[str, tuple[MatchAutomaton, int]] = {}
         self._deadlines: list[tuple[int, str]] = []
 
@@ -283,6 +281,11 @@ class AutomatonMatcher:
     def begins(self) -> int:
         automaton = self._rules.automaton
         return automaton.get_state(automaton.start).wanted
+
+    @property
+    def excess(self) -> int:
+        """Return how often an attempt lost branches because it had too many."""
+        return self._rules.excess
 
     @property
     def open_rows(self) -> None:
@@ -297,7 +300,7 @@ class AutomatonMatcher:
         if not self._rules.pattern.needs_every_event and not masks.all():
             wanted = np.flatnonzero(masks)
             rows, masks = rows.take(pa.array(wanted)), masks[wanted]
-        events = zip(*(rows.column(name).to_pylist() for name in EVENT.names), strict=True)
+        events = zip(*self._list_columns(rows), strict=True)
         keys, groups = rows.column("match_key").to_pylist(), rows.column("group").to_pylist()
         matches: list[FoundMatches] = []
         for event, mask, key, group in zip(events, masks.tolist(), keys, groups, strict=True):
@@ -306,6 +309,15 @@ class AutomatonMatcher:
                 matches += self._advance(event[0])
             matches += self._take(event, mask, key, group)
         return self._matches_of(matches)
+
+    def _list_columns(self, rows: pa.RecordBatch) -> list[list[Any]]:
+        """Return what an event consists of, column by column."""
+        columns = [rows.column(name).to_pylist() for name in EVENT.names]
+        plan = self._rules.pattern.bindings
+        if plan is None:
+            return columns
+        values = [list_values(rows.column(format_read_name(name))) for name in plan.names]
+        return [*columns, list(zip(*values, strict=True)) if values else [()] * rows.num_rows]
 
     def _match_automaton(self) -> MatchAutomaton:
         by_rows = self._rules.pattern.consume == "skip-past-last"
@@ -316,9 +328,9 @@ class AutomatonMatcher:
             self._automata[key] = self._match_automaton(), group
         machine = self._automata[key][0]
         before_us = machine.compute_deadline_us()
-        taken_match = machine.take(event, mask)
+        branches = machine.take(event, mask)
         self._watch(key, before_us)
-        return [FoundMatches(key, group, taken) for taken in taken_match]
+        return [FoundMatches(key, group, branch) for branch in branches]
 
     def _watch(self, key: str, before_us: int | None) -> None:
         deadline_us = self._automata[key][0].compute_deadline_us()
@@ -332,7 +344,7 @@ class AutomatonMatcher:
             if key not in self._automata or self._automata[key][0].compute_deadline_us() != deadline_us:
                 continue
             machine, group = self._automata[key]
-            matches += [FoundMatches(key, group, taken) for taken in machine.advance(deadline_us + 1)]
+            matches += [FoundMatches(key, group, branch) for branch in machine.advance(deadline_us + 1)]
             self._watch(key, deadline_us)
             if machine.is_empty():
                 del self._automata[key]
@@ -354,21 +366,28 @@ class AutomatonMatcher:
         while self._deadlines and not self._rules.to_the_last:
             matches += self._advance(self._deadlines[0][0] + 1)
         ended = [
-            FoundMatches(key, group, taken)
+            FoundMatches(key, group, branch)
             for key, (machine, group) in self._automata.items()
-            for taken in machine.finish()
+            for branch in machine.finish()
         ]
         self._automata, self._deadlines = {}, []
-        return self._matches_of(matches + sorted(ended, key=lambda match: match.taken[-1][0]))
+        return self._matches_of(matches + sorted(ended, key=lambda match: match.branch.taken[-1][0]))
 
-    @staticmethod
-    def _matches_of(found: list[FoundMatches]) -> Matches:
+    def _matches_of(self, found: list[FoundMatches]) -> Matches:
         if not found:
             return build_empty()
-        rows = [(*event, match.key, match.group) for match in found for event in match.taken]
+        rows = [(*event, match.key, match.group) for match in found for event in match.branch.taken]
         columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), KEYED, strict=True)]
-        ends = np.cumsum([len(match.taken) for match in found])
-        return Matches.build(pa.RecordBatch.from_arrays(columns, schema=KEYED), ends)
+        ends = np.cumsum([len(match.branch.taken) for match in found])
+        matches = Matches.build(pa.RecordBatch.from_arrays(columns, schema=KEYED), ends)
+        rules = self._rules
+        if rules.pattern.bindings is None:
+            return matches
+        return replace(
+            matches,
+            measures=tuple(rules.measure(match.branch) for match in found) if rules.pattern.measures else (),
+            explanations=tuple(rules.explain(match.branch) for match in found) if rules.pattern.emits else (),
+        )
 
     def compute_timers(self) -> dict[int, int]:
         """Return, per key group, the time (µs) from which on `advance` closes something."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 from common import checks
 from common.errors import BadInput
 from workers.pipeline.matching.matcher import Matcher, compute_masks, compute_previous_places
-from workers.pipeline.matching.retained import KEYED, KeyedRows, concatenate
+from workers.pipeline.matching.retained import KEYED, KeyedRows, Matches, build_empty, concatenate
 from workers.pipeline.patterns import exact_numbers
 from workers.pipeline.patterns.pattern import (
     CONSUMPTIONS,
@@ -23,11 +23,12 @@ from workers.pipeline.patterns.pattern import (
     check_states,
     parse_definitions,
     parse_expression,
+    parse_measures,
     validate_choice,
 )
-from workers.pipeline.patterns.predicate import format_previous_name
+from workers.pipeline.patterns.predicate import BoundExpression, Predicate, format_previous_name
 
-KEYS = ("pattern", "define", "contiguity", "consume", "within_seconds", "key", "events")
+KEYS = ("pattern", "define", "measures", "contiguity", "consume", "within_seconds", "key", "events")
 NUMBER = pa.float64()  # kept as written: `exact_numbers`
 MAX_SECONDS = 1e12  # the microseconds still fit into 64 bits, even as the sum of two
 MAX_TICKS = 4 * 10**18  # likewise
@@ -43,6 +44,7 @@ WITHIN = checks.Check("a number of seconds, 0 or more", checks.accept_number(0, 
 def answer(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return {"matches": [[id, …], …]}, in the order of completion. Raises `BadInput` that names the field.
 
+    A request with `measures` also gets {"measures": [{name: value}, …]}, one object per match.
     Events are sorted by time; events with equal times stay in the given order. The defaults are `contiguity` relaxed,
     `consume` once, and no key and no window.
     """
@@ -52,15 +54,26 @@ def answer(document: Mapping[str, Any]) -> dict[str, Any]:
     pattern = _parse_pattern(document)
     events = _parse_events(document.get("events"))
     if not events:
-        return {"matches": []}  # without events, the columns have no type to check a condition against
+        return _format_answer(
+            document, build_empty()
+        )  # without events, the columns have no type to check a condition against
     times, within_ticks = _convert_to_ticks([event["time"] for event in events], within_seconds)
     pattern = replace(pattern, within_us=within_ticks)
     rows = _build_rows(pattern, events, times)
     attributes = _build_attribute_columns(pattern, events)
     before = _build_previous_values(pattern, attributes, rows)
     masks = compute_masks(pattern, pa.RecordBatch.from_pydict(attributes), before, in_seconds=True)
-    matcher = Matcher(pattern)
-    return {"matches": concatenate([matcher.take(rows, masks), matcher.finish()]).get_event_ids()}
+    matcher = Matcher(pattern, refuses_excess=True)
+    return _format_answer(
+        document, concatenate([matcher.take(rows, masks, {**attributes, **before}), matcher.finish()])
+    )
+
+
+def _format_answer(document: Mapping[str, Any], matches: Matches) -> dict[str, Any]:
+    answer: dict[str, Any] = {"matches": matches.get_event_ids()}
+    if document.get("measures") is not None:
+        answer["measures"] = list(matches.measures) or [{} for _ in answer["matches"]]
+    return answer
 
 
 def _parse_pattern(document: Mapping[str, Any]) -> Pattern:
@@ -71,19 +84,20 @@ def _parse_pattern(document: Mapping[str, Any]) -> Pattern:
     pattern = Pattern(
         "match",
         expression,
-        parse_definitions(expression, _define(document), "define"),
+        parse_definitions(expression, _get_object(document, "define"), "define"),
         key,
         0,  # set once the events are known: `_ticks`
         contiguity=validate_choice(document.get("contiguity", CONTIGUITIES[0]), CONTIGUITIES, "contiguity"),
         consume=validate_choice(document.get("consume", CONSUMPTIONS[0]), CONSUMPTIONS, "consume"),
+        measures=parse_measures(expression, _get_object(document, "measures"), "measures"),
     )
     check_states(pattern, "pattern")
     return pattern
 
 
-def _define(document: Mapping[str, Any]) -> object:
-    """Return the given definitions; none if they were omitted or null."""
-    given = document.get("define")
+def _get_object(document: Mapping[str, Any], name: str) -> object:
+    """Return a field of the document; an empty object if it was omitted or null."""
+    given = document.get(name)
     return {} if given is None else given
 
 
@@ -142,10 +156,14 @@ def _convert_to_ticks(times: Sequence[int | float], within_seconds: int | float)
 def _build_attribute_columns(pattern: Pattern, events: list[dict[str, Any]]) -> dict[str, pa.Array]:
     """Return what the predicates read, one column each; `time` in seconds, as written."""
     columns: dict[str, pa.Array] = {"time": exact_numbers.build_column([event["time"] for event in events])}
-    for symbol, predicate in pattern.defines.items():
-        for name in sorted(predicate.columns | predicate.previous):
+    read: dict[str, Predicate | BoundExpression] = {
+        f"define.{symbol}": pattern.defines[symbol] for symbol in pattern.symbols
+    }
+    read |= {f"measures.{name}": measure for name, measure in pattern.measures.items()}
+    for field, expression in read.items():
+        for name in sorted(expression.all_columns | expression.all_previous):
             if name not in columns:
-                columns[name] = _build_column(name, events, symbol)
+                columns[name] = _build_column(name, events, field)
     return columns
 
 
@@ -157,8 +175,7 @@ def _build_previous_values(
         return {}
     places = compute_previous_places(KeyedRows.build(rows.column("match_key"), rows.column("time").to_numpy()))
     taken = pa.array(places, mask=places < 0)
-    names = frozenset[str]().union(*(define.previous for define in pattern.defines.values()))
-    return {format_previous_name(name): attributes[name].take(taken) for name in sorted(names)}
+    return {format_previous_name(name): attributes[name].take(taken) for name in sorted(pattern.previous)}
 
 
 def _format_key(key: str | None, event: dict[str, Any]) -> str:
@@ -174,20 +191,22 @@ def _format_key(key: str | None, event: dict[str, Any]) -> str:
     return json.dumps(int(value) if whole else value)
 
 
-def _build_column(name: str, events: list[dict[str, Any]], symbol: str) -> pa.Array:
+def _build_column(name: str, events: list[dict[str, Any]], field: str) -> pa.Array:
     values = [event.get(name) for event in events]
     given = [(event["id"], value) for event, value in zip(events, values, strict=True) if value is not None]
     if not given:
         if name == "type":
             return pa.nulls(len(events), pa.string())
         if not any(name in event for event in events):
-            raise BadInput(f"define.{symbol}", f"reads {name!r}, which no event has")
+            raise BadInput(field, f"reads {name!r}, which no event has")
         return pa.nulls(len(events))
     kind = _find_data_type(given[0][1])
     for id_, value in given:
         if _find_data_type(value) != kind or kind is None:
             raise BadInput(
-                "events", f"{name} of event {id_!r} is {value!r}; {symbol} reads either numbers or strings, not both"
+                "events",
+                f"{name} of event {id_!r} is {value!r}; {field.partition('.')[2]} reads either numbers or strings, "
+                "not both",
             )
     return exact_numbers.build_column(values) if kind == NUMBER else pa.array(values, kind)
 

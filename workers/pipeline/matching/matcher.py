@@ -2,9 +2,10 @@
 
 Pure: no Spark, no Redis, no clock.
 
-Plain sequences are found over whole batches at a time (`sequence_once`, `sequence_rows`), anything else event by event
-(`conjunction_once`, `interpreted`). All are exact, however the events are cut into batches. State belongs to key
-groups, with one value for each, so that groups can be processed anywhere.
+Plain sequences are found over whole batches at a time (`sequence_once`, `sequence_rows`; with conditions between
+steps: `cross_once`, `cross_rows`), anything else event by event (`conjunction_once`, `interpreted`). All are exact,
+however the events are cut into batches. State belongs to key groups, with one value for each, so that groups can be
+processed anywhere.
 
 A matcher searches an event only if something of its key is open, or an earlier event of the batch may start a match.
 All other events can add to no match, whatever follows: `once` gives an event to an open attempt or starts one with it,
@@ -16,7 +17,7 @@ left out (`is_rare`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -26,10 +27,20 @@ import pyarrow.compute as pc
 from common.errors import BadInput
 from workers.pipeline.events.layout import as_schema
 from workers.pipeline.matching.conjunction_once import ConjunctionOnceMatcher
+from workers.pipeline.matching.cross_once import CrossOnceMatcher
+from workers.pipeline.matching.cross_rows import CrossRows
 from workers.pipeline.matching.interpreted import AutomatonMatcher
-from workers.pipeline.matching.retained import GroupStates, KeyedRows, Matches, compute_least_by_group
+from workers.pipeline.matching.retained import (
+    KEYED,
+    GroupStates,
+    KeyedRows,
+    Matches,
+    compute_least_by_group,
+    format_read_name,
+)
 from workers.pipeline.matching.sequence_once import SequenceOnceMatcher
 from workers.pipeline.matching.sequence_rows import SequenceRows
+from workers.pipeline.matching.step_conditions import StepConditions
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.predicate import format_previous_name
 from workers.pipeline.patterns.shedding import label_events
@@ -87,8 +98,7 @@ class PreviousEvents:
     """The last event of each key, with the columns that the predicates read."""
 
     def __init__(self, pattern: Pattern) -> None:
-        read = (pattern.defines[symbol].previous for symbol in pattern.symbols)
-        self._columns = tuple(sorted(frozenset().union(*read)))
+        self._columns = tuple(sorted(pattern.previous))
         self._kept_us = max(RETAINED_US, pattern.within_us)
         self.last: pa.RecordBatch | None = None
 
@@ -140,7 +150,7 @@ class Suppression:
             return matches
         rows = zip(matches.keys.to_pylist(), matches.groups.tolist(), matches.completed_us.tolist(), strict=True)
         suppressed = [not self._emits(key, group, at_us) for key, group, at_us in rows]
-        return Matches(matches.events, matches.ends, np.array(suppressed, bool))
+        return replace(matches, suppressed=np.array(suppressed, bool))
 
     def _emits(self, key: str, group: int, at_us: int) -> bool:
         last = self.last.get(key)
@@ -199,7 +209,14 @@ class RawMatcher(Protocol):
     def load(self, states: GroupStates) -> None: ...
 
 
-def create_raw_matcher(pattern: Pattern) -> RawMatcher:
+def create_raw_matcher(pattern: Pattern, refuses_excess: bool = False) -> RawMatcher:
+    if pattern.bindings:
+        steps = StepConditions.build(pattern)
+        if steps and pattern.consume == "skip-past-last":
+            return CrossRows(steps)
+        if steps and pattern.is_relaxed:
+            return CrossOnceMatcher(steps)
+        return AutomatonMatcher(pattern, refuses_excess)
     if pattern.plain and pattern.consume == "skip-past-last":
         return SequenceRows(pattern)
     if pattern.plain and pattern.is_relaxed:
@@ -213,11 +230,12 @@ class Matcher:
     """The open state of one pattern, for all keys that it receives.
 
     `partnerless` counts the received events that were not searched, since they could add to no match (`partners`).
+    refuses_excess: raise `Forbidden` if an attempt has too many branches, instead of dropping some.
     """
 
-    def __init__(self, pattern: Pattern) -> None:
+    def __init__(self, pattern: Pattern, refuses_excess: bool = False) -> None:
         self.pattern = pattern
-        self._raw_matcher = create_raw_matcher(pattern)
+        self._raw_matcher = create_raw_matcher(pattern, refuses_excess)
         self._previous = PreviousEvents(pattern) if pattern.reads_previous else None
         self._suppression = Suppression(pattern.suppression_us, pattern.within_us)
         self.partnerless = 0
@@ -231,6 +249,11 @@ class Matcher:
         if matcher._previous:
             matcher._previous.load(parts)
         return matcher
+
+    @property
+    def excess(self) -> int:
+        """Return how often an attempt lost branches because it had too many."""
+        return self._raw_matcher.excess if isinstance(self._raw_matcher, AutomatonMatcher) else 0
 
     def save(self) -> dict[int, bytes]:
         """Return the state of each key group that has some."""
@@ -254,16 +277,21 @@ class Matcher:
                 timers[group] = min(timers.get(group, time_us), time_us)
         return timers
 
-    def take(self, rows: pa.RecordBatch, masks: np.ndarray | None = None) -> Matches:
+    def take(
+        self, rows: pa.RecordBatch, masks: np.ndarray | None = None, columns: Mapping[str, pa.Array] | None = None
+    ) -> Matches:
         """Process rows in event-time order, also relative to earlier calls.
 
         The rows have the columns of KEYED, and the key is never null. masks: int64, the bits of the symbols that each
         row satisfies (`masks_of`). None: they are computed here, as they must be if a predicate reads the previous
         event. Only rows of mask 0 may have been left out, and not even those if the pattern `needs_every_event`.
+        columns: what conditions read of each row, with `time` in seconds; None: the columns of the rows.
         """
+        before = self._previous.build_columns(rows) if self._previous and masks is None else {}
         if masks is None:
-            before = self._previous.build_columns(rows) if self._previous else {}
             masks = compute_masks(self.pattern, rows, before)
+        if self.pattern.bindings:
+            rows = _add_read_columns(self.pattern, rows, columns or build_condition_columns(self.pattern, rows, before))
         return self._suppression.mark_suppressed(self._raw_matcher.take(rows, self._select_with_partners(rows, masks)))
 
     def _select_with_partners(self, rows: pa.RecordBatch, masks: np.ndarray) -> np.ndarray:
@@ -319,10 +347,8 @@ def compute_masks(
     before: columns of the previous events (`PreviousEvents`). A predicate sees `time` in seconds; in_seconds says that
     the column already is. Raises `BadInput` if the type of a column does not fit.
     """
-    columns = {name: rows.column(name) for name in pattern.columns if name in rows.schema.names}
-    columns.update(before or {})
-    for name in set() if in_seconds else {"time", format_previous_name("time")} & set(columns):
-        columns[name] = pc.divide(columns[name].cast(pa.int64()).cast(pa.float64(), safe=False), 1e6)
+    columns = build_condition_columns(pattern, rows, before or {}, in_seconds)
+    _check_bound_types(pattern, columns)
     total = np.zeros(rows.num_rows, np.int64)
     for symbol, bit in pattern.bits.items():
         held = _find_satisfied(pattern, symbol, columns, rows.num_rows)
@@ -330,14 +356,48 @@ def compute_masks(
     return total
 
 
+def build_condition_columns(
+    pattern: Pattern, rows: pa.RecordBatch, before: Mapping[str, pa.Array], in_seconds: bool = False
+) -> dict[str, pa.Array]:
+    """Return the columns that conditions and measures read, with `time` in seconds."""
+    own = set(rows.schema.names)
+    # Only the complex events that the pattern reads may have a measure as a column.
+    columns = {name: rows.column(name) if name in own else pa.nulls(rows.num_rows) for name in pattern.columns}
+    columns.update(before)
+    for name in set() if in_seconds else {"time", format_previous_name("time")} & set(columns):
+        columns[name] = pc.divide(columns[name].cast(pa.int64()).cast(pa.float64(), safe=False), 1e6)
+    return columns
+
+
+def _add_read_columns(pattern: Pattern, rows: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """Return the rows as KEYED, with the columns that conditions between events and measures read."""
+    assert pattern.bindings is not None
+    names = pattern.bindings.names
+    arrays = [*(rows.column(field.name) for field in KEYED), *(columns[name] for name in names)]
+    return pa.RecordBatch.from_arrays(arrays, names=[*KEYED.names, *map(format_read_name, names)])
+
+
+def _check_bound_types(pattern: Pattern, columns: Mapping[str, pa.Array]) -> None:
+    """Raise `BadInput` if a condition between events, or a measure, does not fit the types of the columns."""
+    expressions = {f"define.{symbol}": part for symbol, part in pattern.bound_conditions.items()}
+    expressions |= {f"measures.{name}": part for name, part in pattern.measures.items()}
+    for field, expression in expressions.items():
+        try:
+            expression.check_types(columns)
+        except pa.ArrowException as error:
+            raise BadInput(field, _describe_misfit(expression.text, error)) from None
+
+
+def _describe_misfit(text: str, error: pa.ArrowException) -> str:
+    return f"{text!r} is not valid for the events: {' '.join(str(error).split())}"
+
+
 def _find_satisfied(pattern: Pattern, symbol: str, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
     predicate = pattern.defines[symbol]
     try:
         return predicate.mask(columns, rows)
     except pa.ArrowException as error:
-        raise BadInput(
-            f"define.{symbol}", f"{predicate.text!r} is not valid for the events: {' '.join(str(error).split())}"
-        ) from None
+        raise BadInput(f"define.{symbol}", _describe_misfit(predicate.text, error)) from None
 
 
 _OF_SQL: Mapping[str, pa.DataType] = {

@@ -14,7 +14,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from workers.pipeline.events.layout import decode, encode
+from workers.pipeline.events.layout import as_schema, decode, encode
 
 # What a match reports of a contributing event, besides its key and the key group of that key.
 EVENT = pa.schema(
@@ -29,17 +29,28 @@ EVENT = pa.schema(
 KEYED = EVENT.append(pa.field("match_key", pa.string())).append(pa.field("group", pa.int32()))
 
 
+def format_read_name(name: str) -> str:
+    """Return the column of rows that holds what conditions between events and measures read.
+
+    name: of a column, or `prev(column)`. The rows also have the columns of KEYED, which matches report.
+    """
+    return f"read {name}"
+
+
 @dataclass(frozen=True)
 class Matches:
     """Matches in columns.
 
     events: rows of KEYED, match after match in the order of completion. ends: where each match's events end.
-    suppressed: per match, whether it is only counted.
+    suppressed: per match, whether it is only counted. measures: per match, its measures. explanations: per match, those
+    of its conditions between events. Both are empty if the pattern has none.
     """
 
     events: pa.RecordBatch
     ends: np.ndarray
     suppressed: np.ndarray
+    measures: tuple[dict[str, Any], ...] = ()
+    explanations: tuple[list[str], ...] = ()
 
     @classmethod
     def build(cls, events: pa.RecordBatch, ends: np.ndarray) -> "Matches":
@@ -109,6 +120,8 @@ def concatenate(parts: list[Matches]) -> Matches:
         pa.concat_batches([part.events for part in parts]),
         np.concatenate([part.ends + rows for part, rows in zip(parts, before, strict=True)]),
         np.concatenate([part.suppressed for part in parts]),
+        tuple(measures for part in parts for measures in part.measures),
+        tuple(explanations for part in parts for explanations in part.explanations),
     )
 
 
@@ -160,6 +173,16 @@ def append_rows(kept: pa.RecordBatch | None, rows: pa.RecordBatch) -> pa.RecordB
     """Return the kept rows followed by the new rows, as KEYED."""
     new = rows.select(KEYED.names).cast(KEYED)
     return new if kept is None or not kept.num_rows else pa.concat_batches([kept.select(KEYED.names), new])
+
+
+def append_read_rows(
+    kept: pa.RecordBatch, rows: pa.RecordBatch, masks: np.ndarray
+) -> tuple[pa.RecordBatch, np.ndarray]:
+    """Return the kept rows followed by the new rows, with the columns that conditions read, and the masks of both."""
+    if not kept.num_rows:
+        return rows, masks
+    old = as_schema(kept.select(rows.schema.names), rows.schema)
+    return pa.concat_batches([old, rows]), np.concatenate((kept.column("mask").to_numpy(), masks))
 
 
 def group_rows(rows: pa.RecordBatch) -> dict[int, pa.RecordBatch]:

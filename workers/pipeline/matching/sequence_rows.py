@@ -41,7 +41,7 @@ class SequenceRows(retained.RetainedRows):
         keyed = retained.KeyedRows.build(events.column("match_key"), events.column("time").to_numpy())
         masks = np.concatenate((self.build_masks(), masks))
         matches = self._find_matches(keyed, masks[keyed.order])
-        chosen, pending = _walk(keyed, matches)
+        chosen, pending = walk(keyed, matches)
         self._keep_from(events, keyed, masks, pending)
         return retained.build_from_rows(events, keyed.order[matches[chosen]])
 
@@ -51,23 +51,36 @@ class SequenceRows(retained.RetainedRows):
         The last step is the number of rows if events are still missing. A start without a possible match is left out.
         """
         rows = self._find_next_hits(keyed, masks) if self._relaxed else self._find_consecutive_hits(keyed, masks)
-        starts, last = rows[:, 0], rows[:, -1]
-        missing = last == len(masks)
-        end_us = keyed.time[np.where(missing, keyed.ends[starts] - 1, last)]
-        in_time: np.ndarray = rows[end_us - keyed.time[starts] <= self._within_us]
+        ends_us = self._compute_ends_us(keyed, rows)
+        in_time: np.ndarray = rows[ends_us - keyed.time[rows[:, 0]] <= self._within_us]
         return in_time
+
+    def _compute_ends_us(self, keyed: retained.KeyedRows, rows: np.ndarray) -> np.ndarray:
+        """Return up to what time each start is known: of its last event, or that it still lacks one."""
+        last = rows[:, -1]
+        missing = last == len(keyed.time)
+        ends_us: np.ndarray = keyed.time[np.where(missing, keyed.ends[rows[:, 0]] - 1, last)]
+        return ends_us
 
     def _find_next_hits(self, keyed: retained.KeyedRows, masks: np.ndarray) -> np.ndarray:
         count = len(masks)
         rows = [np.flatnonzero(masks & self._plan[0].bit)]
         for bit, forbidden in self._plan[1:]:
             ends, behind = keyed.ends[rows[0]], np.minimum(rows[-1] + 1, count)
-            following = _find_next_rows(masks, bit)[behind]
-            rows.append(np.where(following < ends, following, count))
+            rows.append(self._find_next_step(keyed, masks, rows, bit))
             if forbidden:  # it must not come first, nor at all while the step is still awaited
-                fits = _find_next_rows(masks, forbidden)[behind] >= np.minimum(rows[-1], ends)
+                fits = find_next_rows(masks, forbidden)[behind] >= np.minimum(rows[-1], ends)
                 rows = [taken[fits] for taken in rows]
         return np.stack(rows, axis=1)
+
+    def _find_next_step(
+        self, keyed: retained.KeyedRows, masks: np.ndarray, rows: list[np.ndarray], bit: int
+    ) -> np.ndarray:
+        """Return, per start, the next row that fits the step after those of `rows`, or the number of rows."""
+        count = len(masks)
+        following = find_next_rows(masks, bit)[np.minimum(rows[-1] + 1, count)]
+        hits: np.ndarray = np.where(following < keyed.ends[rows[0]], following, count)
+        return hits
 
     def _find_consecutive_hits(self, keyed: retained.KeyedRows, masks: np.ndarray) -> np.ndarray:
         """Return the matches of directly consecutive events. A NOT means nothing here: there is no event in between."""
@@ -77,11 +90,20 @@ class SequenceRows(retained.RetainedRows):
         for place, (bit, _) in enumerate(self._plan[1:], 1):
             behind = np.minimum(starts + place, count)
             inside = behind < keyed.ends[starts]
-            fits = ~inside | np.append((masks & bit) != 0, False)[behind]
+            fits = ~inside
+            known = [taken[inside] for taken in rows]
+            fits[inside] = self._fits_consecutively(keyed, masks, known, behind[inside], bit)
             rows = [taken[fits] for taken in rows]
             starts = rows[0]
             rows.append(np.where(inside, behind, count)[fits])
         return np.stack(rows, axis=1)
+
+    def _fits_consecutively(
+        self, keyed: retained.KeyedRows, masks: np.ndarray, rows: list[np.ndarray], behind: np.ndarray, bit: int
+    ) -> np.ndarray:
+        """Return whether the rows `behind` fit the step after those of `rows`."""
+        fits: np.ndarray = (masks[behind] & bit) != 0
+        return fits
 
     def _keep_from(
         self, events: pa.RecordBatch, keyed: retained.KeyedRows, masks: np.ndarray, pending: np.ndarray
@@ -93,7 +115,7 @@ class SequenceRows(retained.RetainedRows):
         self.keep(events, masks, places)
 
 
-def _find_next_rows(masks: np.ndarray, bits: int) -> np.ndarray:
+def find_next_rows(masks: np.ndarray, bits: int) -> np.ndarray:
     """Return, for each row and the end, the first row from there on that has one of the bits.
 
     The value is the number of rows if there is none.
@@ -105,7 +127,7 @@ def _find_next_rows(masks: np.ndarray, bits: int) -> np.ndarray:
     return following
 
 
-def _walk(keyed: retained.KeyedRows, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def walk(keyed: retained.KeyedRows, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return which of the matches count, and the starts that wait for more events.
 
     The next match that counts has the first start after the end of the previous one. A waiting start keeps all that

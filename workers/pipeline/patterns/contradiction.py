@@ -4,8 +4,9 @@ It recognizes comparisons of one column with constants within one `and`. Anythin
 """
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+from workers.pipeline.patterns.references import iterate_conjuncts
 
 _MIRRORED: dict[type, type] = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE}
 Value = bool | int | float | str
@@ -60,17 +61,9 @@ def can_hold(node: ast.expr) -> bool:
         case ast.BoolOp(op=ast.Or(), values=values):
             return any(can_hold(value) for value in values)
         case ast.BoolOp(op=ast.And()):
-            parts = list(_iterate_conjuncts(node))
+            parts = list(iterate_conjuncts(node))
             return all(can_hold(part) for part in parts) and _agree(parts)
     return True
-
-
-def _iterate_conjuncts(node: ast.expr) -> Iterator[ast.expr]:
-    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
-        for value in node.values:
-            yield from _iterate_conjuncts(value)
-    else:
-        yield node
 
 
 def _agree(parts: list[ast.expr]) -> bool:

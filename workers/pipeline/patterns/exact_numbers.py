@@ -114,7 +114,7 @@ def _drop_undefined(number: int | float) -> Number:
 
 def negate(value: pa.Array | CalculationResult | int | float) -> CalculationResult | int | float:
     number: int | float | CalculationResult = (
-        -value if is_number(value) else CalculationResult(None if row is None else -row for row in _list_numbers(value))
+        -value if is_number(value) else CalculationResult(None if row is None else -row for row in list_numbers(value))
     )
     return number
 
@@ -124,16 +124,16 @@ def is_member(value: object, members: Collection[int | float]) -> pa.BooleanArra
     numbers = frozenset(members)
     if is_number(value):
         return value in numbers
-    return pa.array([None if row is None else row in numbers for row in _list_numbers(value)], pa.bool_())
+    return pa.array([None if row is None else row in numbers for row in list_numbers(value)], pa.bool_())
 
 
 def _iterate_pairs(left: object, right: object) -> Iterator[tuple[Number, Number]]:
     # A constant is paired with every row of the other side.
-    sides = [cycle((side,)) if is_number(side) else _list_numbers(side) for side in (left, right)]
+    sides = [cycle((side,)) if is_number(side) else list_numbers(side) for side in (left, right)]
     return zip(*sides, strict=False)
 
 
-def _list_numbers(value: pa.Array | CalculationResult) -> Sequence[Number]:
+def list_numbers(value: pa.Array | CalculationResult) -> Sequence[Number]:
     if isinstance(value, CalculationResult):
         return value
     kind = value.type if isinstance(value, pa.Array) else pa.string()

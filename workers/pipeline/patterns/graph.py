@@ -72,6 +72,12 @@ class Graph:
                     "emits to another operator, but a match may wait for a longer branch of its OR, and then"
                     " be out of order. Make each branch a pattern, or set contiguity: relaxed and consume: once",
                 )
+            if pattern.emits in self.inner_types and may_complete_behind(pattern):
+                raise BadInput(
+                    f"operators ({pattern.name})",
+                    "emits to another operator, but a match may wait for an earlier start whose condition between"
+                    " events could still be met, and then be out of order. Set consume: once",
+                )
 
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
@@ -133,7 +139,14 @@ class Graph:
 
     @property
     def columns(self) -> frozenset[str]:
-        return frozenset().union(*(pattern.columns for pattern in self.patterns))
+        """Return the columns of incoming events that the patterns read. Measures are columns of complex events only."""
+        return frozenset().union(*(pattern.columns for pattern in self.patterns)) - self.inner_measures
+
+    @cached_property
+    def inner_measures(self) -> frozenset[str]:
+        """Return the measures of the complex events that an operator emits for another."""
+        emitters = (pattern for pattern in self.patterns if pattern.emits in self.inner_types)
+        return frozenset().union(*(pattern.measures for pattern in emitters))
 
 
 def check_symbols(graph: Graph, types: frozenset[str], places: Mapping[str, str]) -> None:
@@ -163,6 +176,15 @@ def is_decided_late(pattern: Pattern) -> bool:
     """
     one_way = pattern.is_relaxed and pattern.consume != "skip-past-last"
     return not one_way and _has_branches(pattern.expression.root)
+
+
+def may_complete_behind(pattern: Pattern) -> bool:
+    """Return whether a complete match may be held back because an earlier start may still match.
+
+    With conditions between events, a later start may be complete first, unless all events follow directly.
+    """
+    is_direct = pattern.plain is not None and not pattern.is_relaxed
+    return pattern.consume == "skip-past-last" and bool(pattern.bound_conditions) and not is_direct
 
 
 def _has_branches(item: Item) -> bool:

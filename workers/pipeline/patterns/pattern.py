@@ -1,7 +1,7 @@
 """The pattern that an operator searches for: an expression over symbols, each an event type or a declared predicate."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2s
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from controllers.patterns.expression import (
     Choice,
     Conjunction,
     Expression,
+    HiddenItem,
     Item,
     Repeat,
     Sequence,
@@ -23,11 +24,14 @@ from controllers.patterns.expression import (
 )
 from workers.pipeline.patterns import predicate
 from workers.pipeline.patterns.automaton import MAX_STATES, Ending, compute_max_states, list_options
-from workers.pipeline.patterns.predicate import Predicate
+from workers.pipeline.patterns.bindings import BindingPlan
+from workers.pipeline.patterns.predicate import BoundExpression, Predicate
+from workers.pipeline.patterns.references import SymbolScope
 
 MAX_SYMBOLS = 60  # symbols travel as bits of one 64-bit mask
 MAX_ITEMS = 200  # of an expression, including NOTs: for each, what may follow is computed
 MAX_STEPS = 100  # of a plain sequence: steps travel as int8
+MAX_MEASURES = 64
 CONTIGUITIES = ("relaxed", "strict")
 CONSUMPTIONS = ("once", "skip-past-last")
 
@@ -50,7 +54,7 @@ class Pattern:
     related). within_us: maximum time from the first to the last event, both inclusive.
     suppression_us: after a match of a key, further matches of that key within this time are counted but not emitted (0:
     every match is emitted). emits: the type of the complex event. contiguity, consume: as CONTRACT says of `match`.
-    weight: value of a match at the sinks, for load shedding.
+    weight: value of a match at the sinks, for load shedding. measures: name → a value that a match has.
     """
 
     name: str
@@ -64,6 +68,7 @@ class Pattern:
     contiguity: str = "relaxed"
     consume: str = "once"
     weight: float = 1.0
+    measures: Mapping[str, BoundExpression] = field(default_factory=dict)
 
     @cached_property
     def symbols(self) -> tuple[str, ...]:
@@ -141,20 +146,59 @@ class Pattern:
 
     @property
     def reads_previous(self) -> bool:
-        return any(self.defines[symbol].previous for symbol in self.symbols)
+        return bool(self.previous)
+
+    @cached_property
+    def previous(self) -> frozenset[str]:
+        """Return the columns of the previous event that its conditions and measures read."""
+        read = (expression.all_previous for expression in self._expressions)
+        return frozenset[str]().union(*read)
+
+    @cached_property
+    def columns(self) -> frozenset[str]:
+        """Return the columns that its conditions, measures, and key read, of an event or of the previous one."""
+        read = frozenset[str]().union(*(expression.all_columns for expression in self._expressions))
+        return read | self.previous | ({self.key} if self.key else set())
 
     @property
-    def columns(self) -> frozenset[str]:
-        """Return the columns that its predicates and its key read, of an event or of the previous one."""
-        predicates = [self.defines[symbol] for symbol in self.symbols]
-        read = frozenset().union(*(predicate_.columns | predicate_.previous for predicate_ in predicates))
-        return read | ({self.key} if self.key else set())
+    def _expressions(self) -> list[Predicate | BoundExpression]:
+        return [*(self.defines[symbol] for symbol in self.symbols), *self.measures.values()]
+
+    @cached_property
+    def bound_conditions(self) -> Mapping[str, BoundExpression]:
+        """Return the parts of conditions that refer to bound events, by symbol."""
+        parts = {symbol: self.defines[symbol].bound for symbol in self.symbols}
+        return {symbol: part for symbol, part in parts.items() if part is not None}
+
+    @cached_property
+    def reads_sets(self) -> bool:
+        """Return whether a condition may read a set of events of which one could be missing, such as a sum.
+
+        Without an event, such a condition could be true that otherwise is not. A value of a symbol that has at most one
+        event is no such set.
+        """
+        names = list(iterate_symbol_names(self.expression.root))
+        repeated = set(_iterate_repeated(self.expression.root))
+        single = {name for name in names if names.count(name) == 1 and name not in repeated}
+        return any(
+            reference.symbol not in single or reference.function == "count" or reference.offset > 0
+            for condition in self.bound_conditions.values()
+            for reference in condition.references.values()
+        )
+
+    @cached_property
+    def bindings(self) -> BindingPlan | None:
+        """Return what an attempt to match keeps of its events for conditions and measures; None: nothing."""
+        if not self.bound_conditions and not self.measures:
+            return None
+        return BindingPlan(self.bound_conditions, self.measures, explains=bool(self.emits))
 
     @cached_property
     def signature(self) -> str:
         """Return a signature of what defines a match. State with another signature is not continued."""
         parts = [repr(self.expression), *(self.defines[symbol].text for symbol in self.symbols)]
         parts += [str(self.key), str(self.within_us), str(self.suppression_us), self.contiguity, self.consume]
+        parts += [f"{name}={measure.text}" for name, measure in self.measures.items()]
         return f"{self.name}~{blake2s(chr(0).join(parts).encode(), digest_size=4).hexdigest()}"
 
 
@@ -182,8 +226,8 @@ def parse_expression(text: object, field: str) -> Expression:
 def check_states(pattern: Pattern, field: str) -> None:
     """Raise `Forbidden` if a pattern that is searched event by event may have too many states for memory."""
     if pattern.plain and (pattern.is_relaxed or pattern.consume == "skip-past-last"):
-        return
-    if pattern.needed and pattern.is_relaxed and pattern.consume == "once":
+        return  # also with conditions between events: it has as many states as steps
+    if pattern.needed and pattern.bindings is None and pattern.is_relaxed and pattern.consume == "once":
         return
     states = compute_max_states(pattern.expression.root)
     if states > MAX_STATES:
@@ -202,6 +246,18 @@ def _flatten_sequence(item: Item) -> Iterator[Item]:
                 yield from _flatten_sequence(part)
         case _:
             yield item
+
+
+def _iterate_repeated(item: Item) -> Iterator[str]:
+    """Yield the symbols within repetitions."""
+    match item:
+        case Repeat():
+            yield from iterate_symbol_names(item)
+        case Sequence(items) | Conjunction(items) | Choice(items):
+            for part in items:
+                yield from _iterate_repeated(part)
+        case HiddenItem(part):
+            yield from _iterate_repeated(part)
 
 
 def _find_single_symbols(item: Item) -> frozenset[str]:
@@ -226,11 +282,24 @@ def parse_definitions(expression: Expression, define: object, field: str) -> dic
         if symbol not in names:
             raise BadInput(f"{field}.{symbol}", "is not a symbol of the pattern; remove it or use it")
     return {
-        symbol: predicate.parse(define[symbol], f"{field}.{symbol}")
+        symbol: predicate.parse(define[symbol], f"{field}.{symbol}", SymbolScope(names, symbol))
         if symbol in define
         else predicate.match_type(symbol)
         for symbol in names
     }
+
+
+def parse_measures(expression: Expression, measures: object, field: str) -> dict[str, BoundExpression]:
+    """Return the measures by name. Raises `BadInput` that names `field` and the measure."""
+    if not isinstance(measures, Mapping):
+        raise BadInput(field, 'must be an object of values by name, such as {"rise": "last(B.value) - A.value"}')
+    if len(measures) > MAX_MEASURES:
+        raise Forbidden(field, f"must have at most {MAX_MEASURES} measures, not {len(measures)}")
+    scope = SymbolScope(tuple(dict.fromkeys(iterate_symbol_names(expression.root))))
+    for name in measures:
+        if not isinstance(name, str) or not name.strip():
+            raise BadInput(field, f"must have texts as names, not {name!r}")
+    return {name: predicate.parse_measure(text, f"{field}.{name}", scope) for name, text in measures.items()}
 
 
 def validate_choice(value: object, choices: tuple[str, ...], field: str) -> str:

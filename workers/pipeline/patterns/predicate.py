@@ -5,15 +5,18 @@
 `prev(column)` is the column of the previous event of the same key. As in SQL, neither a comparison with an unknown
 (null, prev() at the first event, 0 / 0) nor its `not` is true. A predicate is evaluated over a whole Arrow batch at
 once. Whole numbers are exact (`exact_numbers`).
+
+In a pattern, a condition may also refer to earlier events of the match (`references`): `value > 10 * A.value`. Its
+parts that don't are a predicate as above; the rest, a `BoundExpression`, is evaluated for each attempt to match.
 """
 
 import ast
 import keyword
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +24,15 @@ import pyarrow.compute as pc
 from common.errors import BadInput, Forbidden
 from workers.pipeline.patterns import exact_numbers
 from workers.pipeline.patterns.contradiction import can_hold
+from workers.pipeline.patterns.references import (
+    FUNCTIONS,
+    EventReference,
+    SymbolScope,
+    iterate_conjuncts,
+    join_conjuncts,
+    refers,
+    resolve,
+)
 
 _COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Eq: pc.equal,
@@ -76,13 +88,89 @@ def format_previous_name(column: str) -> str:
 
 
 @dataclass(frozen=True)
+class BoundExpression:
+    """An expression over the event under test and the events that an attempt to match has bound.
+
+    columns, previous: those it reads of the event under test. references: by name, as in `tree`.
+    """
+
+    text: str
+    columns: frozenset[str]
+    previous: frozenset[str]
+    references: Mapping[str, EventReference]
+    tree: ast.expr
+
+    @property
+    def all_columns(self) -> frozenset[str]:
+        """Return the columns that it reads of any event."""
+        return self.columns.union(*(reference.columns for reference in self.references.values()))
+
+    @property
+    def all_previous(self) -> frozenset[str]:
+        """Return the columns that it reads of the event before any event."""
+        return self.previous.union(*(reference.previous for reference in self.references.values()))
+
+    def evaluate(self, columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
+        """Return the value per row. columns: also the values of the references, by name.
+
+        Raises `pyarrow.ArrowException` if the type of a column does not fit.
+        """
+        return _build_column(_evaluate(self.tree, columns), rows)
+
+    def check_types(self, columns: Mapping[str, pa.Array]) -> None:
+        """Raise `pyarrow.ArrowException` if it can't be evaluated over columns of these types."""
+        none = {name: column.slice(0, 0) for name, column in columns.items()}
+        values = {name: _build_type_example(reference, none) for name, reference in self.references.items()}
+        self.evaluate({**none, **values}, 0)
+
+
+def evaluate_reference(reference: EventReference, columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
+    """Return the value of a reference's event per row. columns: of these events."""
+    assert reference.tree is not None
+    return _build_column(_evaluate(reference.tree, columns), rows)
+
+
+def _build_column(result: object, rows: int) -> pa.Array:
+    if isinstance(result, exact_numbers.CalculationResult):
+        return exact_numbers.build_column(result)
+    return result if isinstance(result, pa.Array) else pa.repeat(result, rows)
+
+
+def _build_type_example(reference: EventReference, columns: Mapping[str, pa.Array]) -> pa.Array:
+    """Return an empty column of the type of a reference's values."""
+    if reference.tree is None:
+        return pa.array([], pa.int64())
+    result = _evaluate(reference.tree, columns)
+    if reference.function in ("sum", "avg"):
+        _evaluate(ast.BinOp(left=reference.tree, op=ast.Add(), right=ast.Constant(value=0)), columns)
+    if reference.function == "count":
+        return pa.array([], pa.int64())
+    if isinstance(result, pa.Array):
+        return pa.array([], pa.float64()) if reference.function == "avg" else result
+    kind = str if isinstance(result, str) else bool if isinstance(result, bool) else float
+    return pa.array([], {str: pa.string(), bool: pa.bool_(), float: pa.float64()}[kind])
+
+
+@dataclass(frozen=True)
 class Predicate:
-    """A parsed expression, the columns it reads, and those it reads of the previous event. text: in Python's syntax."""
+    """A parsed expression, the columns it reads, and those it reads of the previous event. text: in Python's syntax.
+
+    bound: the part of the condition that refers to bound events, which must be true too; None: there is none.
+    """
 
     text: str
     columns: frozenset[str]
     previous: frozenset[str]
     _tree: ast.expr
+    bound: BoundExpression | None = None
+
+    @property
+    def all_columns(self) -> frozenset[str]:
+        return self.columns | (self.bound.all_columns if self.bound else frozenset())
+
+    @property
+    def all_previous(self) -> frozenset[str]:
+        return self.previous | (self.bound.all_previous if self.bound else frozenset())
 
     @cached_property
     def types(self) -> frozenset[str]:
@@ -129,14 +217,19 @@ def _broadcast(result: object, rows: int, kind: pa.DataType) -> pa.Array:
     return pa.repeat(pa.scalar(result, kind), rows)
 
 
-def parse(text: str, field: str) -> Predicate:
-    """Parse an expression. Raises `BadInput` that names `field` if it is not in the language above."""
-    python, tree, columns, previous = _read(text, field, "value > 80")
-    if not _is_condition(tree):
+def parse(text: str, field: str, scope: SymbolScope | None = None) -> Predicate:
+    """Parse an expression. Raises `BadInput` that names `field` if it is not in the language above.
+
+    scope: of a pattern's symbol, whose condition may refer to bound events.
+    """
+    read = _read(text, field, "value > 80", scope)
+    if not _is_condition(read.tree):
         raise BadInput(field, f"must be a condition such as value > 80, not {text[:_SHOWN]!r}")
-    parsed = Predicate(python, frozenset(columns), frozenset(previous), tree)
+    parsed = _split_condition(read)
     try:
-        is_possible = can_hold(tree) and (columns or previous or parsed.mask({}, 1)[0].as_py())
+        is_possible = can_hold(read.tree) and (
+            parsed.bound or parsed.columns or parsed.previous or parsed.mask({}, 1)[0].as_py()
+        )
     except pa.ArrowException:
         raise BadInput(field, f"{parsed.text!r} compares a string with a number") from None
     if not is_possible:
@@ -144,14 +237,45 @@ def parse(text: str, field: str) -> Predicate:
     return parsed
 
 
+def _split_condition(read: "_ParsedText") -> Predicate:
+    """Separate the parts that refer to bound events from those that an event alone decides."""
+    if not read.references:
+        return Predicate(read.text, frozenset(read.columns), frozenset(read.previous), read.tree)
+    parts = list(iterate_conjuncts(read.tree))
+    own = join_conjuncts([part for part in parts if not refers(part, read.references)])
+    bound = join_conjuncts([part for part in parts if refers(part, read.references)])
+    return Predicate(
+        read.text,
+        *_list_columns(own),
+        own,
+        BoundExpression(read.text, *_list_columns(bound, read.references), read.references, bound),
+    )
+
+
+def _list_columns(tree: ast.expr, references: Collection[str] = ()) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the columns that a checked tree reads of an event, and of the previous event."""
+    columns: set[str] = set()
+    previous: set[str] = set()
+    _check(tree, "", columns, previous)
+    return frozenset(columns - set(references)), frozenset(previous)
+
+
+def parse_measure(text: str, field: str, scope: SymbolScope) -> BoundExpression:
+    """Parse an expression whose value, a number or a text, a match has. Raises `BadInput` that names `field`."""
+    read = _read(text, field, "last(B.value) - A.value", scope)
+    if any(isinstance(node, ast.expr) and _is_condition(node) for node in ast.walk(read.tree)):
+        raise BadInput(field, f"must be a value such as last(B.value) - A.value, not the condition {text[:_SHOWN]!r}")
+    return BoundExpression(read.text, frozenset(), frozenset(), read.references, read.tree)
+
+
 def parse_quantity(text: str, field: str) -> Quantity:
     """Parse an expression of the same language whose value is a number. Raises `BadInput` that names `field`."""
-    python, tree, columns, previous = _read(text, field, "shed_per_second + late_per_second")
-    if previous:
+    read = _read(text, field, "shed_per_second + late_per_second")
+    if read.previous:
         raise BadInput(field, "must not use prev(): each row is calculated separately")
-    if not _is_number(tree):
+    if not _is_number(read.tree):
         raise BadInput(field, f"must be a number or a calculation, not {text[:_SHOWN]!r}")
-    return Quantity(python, frozenset(columns), tree)
+    return Quantity(read.text, frozenset(read.columns), read.tree)
 
 
 def _is_number(node: ast.expr) -> bool:
@@ -167,8 +291,18 @@ def _is_number(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant)
 
 
-def _read(text: str, field: str, example: str) -> tuple[str, ast.expr, set[str], set[str]]:
-    """Check a text; return it in Python's syntax, with its tree, columns, and columns of the previous event."""
+class _ParsedText(NamedTuple):
+    """A checked text in Python's syntax, with its tree, columns, columns of the previous event, and references."""
+
+    text: str
+    tree: ast.expr
+    columns: set[str]
+    previous: set[str]
+    references: dict[str, EventReference]
+
+
+def _read(text: str, field: str, example: str, scope: SymbolScope | None = None) -> _ParsedText:
+    """Check a text. Without a scope, it can't refer to bound events."""
     if not isinstance(text, str) or not text.strip():
         raise BadInput(field, f'must be an expression such as "{example}"')
     _check_text(text, field)
@@ -182,6 +316,8 @@ def _read(text: str, field: str, example: str) -> tuple[str, ast.expr, set[str],
     for name in ast.walk(tree):
         if isinstance(name, ast.Name):
             name.id = name.id.removeprefix(_MARK)
+        elif isinstance(name, ast.Attribute):
+            name.attr = name.attr.removeprefix(_MARK)
     waiting: list[tuple[ast.AST, int]] = [(tree, 0)]
     while waiting:
         node, depth = waiting.pop()
@@ -190,8 +326,12 @@ def _read(text: str, field: str, example: str) -> tuple[str, ast.expr, set[str],
         waiting += [(part, depth + 1) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
     columns: set[str] = set()
     previous: set[str] = set()
-    _check(tree, field, columns, previous)
-    return python.replace(_MARK, ""), tree, columns, previous
+    references: dict[str, EventReference] = {}
+    if scope:
+        tree, references = resolve(tree, scope, field)
+    for part in (tree, *(reference.tree for reference in references.values() if reference.tree)):
+        _check(part, field, columns, previous, scope is not None)
+    return _ParsedText(python.replace(_MARK, ""), tree, columns - set(references), previous, references)
 
 
 def _check_text(text: str, field: str) -> None:
@@ -223,15 +363,16 @@ def _is_condition(node: ast.expr) -> bool:
     return negation or isinstance(node, (ast.Compare, ast.BoolOp))
 
 
-def _check(node: ast.expr, field: str, columns: set[str], previous: set[str]) -> None:
+def _check(node: ast.expr, field: str, columns: set[str], previous: set[str], may_refer: bool = False) -> None:
     match node:
         case ast.Call(func=ast.Name(id="prev"), args=[ast.Name(id=column)], keywords=[]) if column not in _WORDS:
             previous.add(column)
             return
         case ast.Call():
-            raise BadInput(field, f"{_format_node(node)!r} is unknown; use prev(column), such as prev(value)")
+            known = f", or {', '.join(FUNCTIONS)} of events of the match" if may_refer else ""
+            raise BadInput(field, f"{_format_node(node)!r} is unknown; use prev(column), such as prev(value){known}")
     for part in _list_checked_parts(node, field):
-        _check(part, field, columns, previous)
+        _check(part, field, columns, previous, may_refer)
     if isinstance(node, ast.Name) and node.id not in _WORDS:
         columns.add(node.id)
 

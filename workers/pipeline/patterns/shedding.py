@@ -185,7 +185,7 @@ class ShedDecisions(KeyRanks):
 
 def is_sheddable(pattern: Pattern) -> bool:
     """Return whether a pattern with fewer events only finds fewer matches, never other ones."""
-    return not pattern.needs_every_event
+    return not pattern.needs_every_event and not pattern.reads_sets
 
 
 def rank_texts(texts: pa.Array, salt: int = 0) -> np.ndarray:

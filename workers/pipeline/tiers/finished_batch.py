@@ -30,8 +30,9 @@ class PatternCount:
 
     types: event type → events that the pattern received. seconds: time of matching, including its state.
     suppressed: matches that were not emitted. partnerless: received events that could add to no match
-    (`matching.partners`). forgotten_bytes: bytes of open matches that were dropped for lack of room. shed: event type →
-    events that were shed. control_types: received events of control keys; control_events, control_matches (without
+    (`matching.partners`). excess: how often an open match lost branches because it had too many. forgotten_bytes: bytes
+    of open matches that were dropped for lack of room. shed: event type → events that were shed. control_types:
+    received events of control keys; control_events, control_matches (without
     suppressed ones): the same by group (`shedder`), empty while nothing is shed. survivors: see `matching.surplus`.
     """
 
@@ -44,11 +45,12 @@ class PatternCount:
     control_events: list[int] = field(default_factory=list)
     control_matches: list[int] = field(default_factory=list)
     partnerless: int = 0
+    excess: int = 0
     forgotten_bytes: int = 0
     survivors: Survivors = field(default_factory=Survivors)
 
     def add(self, other: "PatternCount") -> None:
-        for name in ("matches", "suppressed", "partnerless", "forgotten_bytes", "seconds"):
+        for name in ("matches", "suppressed", "partnerless", "excess", "forgotten_bytes", "seconds"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("types", "shed", "control_types"):
             add_types(getattr(self, name), getattr(other, name))

@@ -9,8 +9,10 @@ watermark has passed it is late.
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import redis
@@ -102,7 +104,8 @@ class Work:
             fresh = result in self.combined.fresh
             batches += [_mark_rows(batch, groups, fresh) for batch in results.read(result, names)]
         if self.level:
-            emitted = [convert_to_route_rows(rows, operator) for rows in store.read_between(self.batch)]
+            measures = self.graph.inner_measures
+            emitted = [convert_to_route_rows(rows, operator, measures) for rows in store.read_between(self.batch)]
             batches += [_mark_rows(rows, groups, True) for rows in emitted if rows.num_rows]
         tables = [pa.Table.from_batches([batch]) for batch in batches if batch.num_rows]
         if not tables:
@@ -202,6 +205,7 @@ class Work:
         count.suppressed += suppressed
         memory.keep(pattern.signature, matcher.save(), matcher.compute_timers())
         count.partnerless += matcher.partnerless
+        count.excess += matcher.excess
         count.seconds += time.perf_counter() - started
         if shedding.is_sheddable(pattern):
             count.survivors = self._sample_surplus(pattern, memory, labeled, matches)
@@ -237,8 +241,13 @@ class Work:
         return between, outbox
 
 
-def convert_to_route_rows(emitted: pa.RecordBatch, operator: Operator) -> pa.RecordBatch:
-    """Return complex events as rows of a route: those whose type the operator reads, with its key."""
+def convert_to_route_rows(
+    emitted: pa.RecordBatch, operator: Operator, measures: Collection[str] = ()
+) -> pa.RecordBatch:
+    """Return complex events as rows of a route: those whose type the operator reads, with its key.
+
+    measures: of all complex events; those that the operator reads become columns.
+    """
     names = ("id", "type", "source", "key", "value")
     read = set().union(*map(list_named_types, operator.patterns))
     kept = emitted.filter(pc.is_in(emitted.column("type"), pa.array(sorted(read))))
@@ -246,7 +255,24 @@ def convert_to_route_rows(emitted: pa.RecordBatch, operator: Operator) -> pa.Rec
     keys = kept.column(operator.key)
     arrays = [kept.column("time").cast(pa.int64()), *(kept.column(name) for name in names), keys]
     groups, first = pa.array(compute_key_groups(keys), pa.int32()), pa.repeat(True, kept.num_rows)
-    return pa.RecordBatch.from_arrays([*arrays, groups, first], names=["time", *names, "match_key", "group", "first"])
+    rows = pa.RecordBatch.from_arrays([*arrays, groups, first], names=["time", *names, "match_key", "group", "first"])
+    read = set().union(*(pattern.columns for pattern in operator.patterns))
+    wanted = sorted(read.intersection(measures))
+    documents = [orjson.loads(text) for text in kept.column("attributes").to_pylist()] if wanted else []
+    for name in wanted:
+        rows = rows.append_column(name, _build_measure_column([document.get(name) for document in documents]))
+    return rows
+
+
+def _build_measure_column(values: list[Any]) -> pa.Array:
+    """Return the values of a measure: numbers as doubles, as in every column of numbers, or texts, or Booleans."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return pa.nulls(len(values))
+    kinds = {str: pa.string(), bool: pa.bool_()}
+    kind = kinds.get(type(known[0]), pa.float64())
+    is_number = kind == pa.float64()
+    return pa.array([float(value) if is_number and value is not None else value for value in values], kind)
 
 
 def order_rows(rows: pa.Table) -> pa.Table:

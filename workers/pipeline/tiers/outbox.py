@@ -7,6 +7,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Mapping
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -15,6 +16,7 @@ import redis
 from common.errors import WeirError
 from queues.publishing.client import Client
 from workers.pipeline.events.layout import decode
+from workers.pipeline.matching.complex_event import ATTRIBUTES
 from workers.pipeline.tiers.state import RETAINED, StateStore, queue_of
 
 MAX_AT_ONCE = 256  # blobs
@@ -116,7 +118,14 @@ def encode_newest_events(batches: list[pa.RecordBatch]) -> list[bytes]:
     events.sort(key=lambda event: event["time"], reverse=True)
     for event in events[:RETAINED]:
         try:
-            event["attributes"] = orjson.loads(event["attributes"])
+            event["attributes"] = _group_measures(orjson.loads(event["attributes"]))
         except orjson.JSONDecodeError:
             event["attributes"] = {}  # they are only displayed
     return [orjson.dumps(event) for event in events[:RETAINED]]
+
+
+def _group_measures(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a complex event with its measures, which have any names, under one name."""
+    measures = {name: value for name, value in attributes.items() if name not in ATTRIBUTES}
+    own = {name: value for name, value in attributes.items() if name in ATTRIBUTES}
+    return {**own, "measures": measures} if measures else own

@@ -4,13 +4,14 @@ import pyarrow as pa
 
 from workers.pipeline.matching.matcher import Matcher
 from workers.pipeline.matching.retained import KEYED, Matches, concatenate
-from workers.pipeline.patterns.pattern import Pattern, parse_definitions, parse_expression
+from workers.pipeline.patterns.pattern import Pattern, parse_definitions, parse_expression, parse_measures
 
 GROUPS = 4
 
 
 def pattern_of(text: str, define: dict[str, str] | None = None, within_us: int = 10, **more) -> Pattern:
     expression = parse_expression(text, "pattern")
+    more["measures"] = parse_measures(expression, more.pop("measures", {}), "measures")
     return Pattern("p", expression, parse_definitions(expression, define or {}, "define"), "source", within_us, **more)
 
 

@@ -162,6 +162,40 @@ def test_complex_events_of_one_level_are_matched_by_the_next_in_the_same_batch(c
     assert not list(control.scan_iter("weir:pipeline:between:*"))
 
 
+def test_measures_of_complex_events_are_compared_by_the_next_level_in_any_batches(control):
+    text = """
+name: doors
+queues: [telemetry]
+sink: alert
+operators:
+  - name: low
+    key: source
+    patterns:
+      - name: rise
+        pattern: SEQ(A; B)
+        within_seconds: 60
+        define: {B: 'type == "B" and value > A.value'}
+        measures: {by: B.value - A.value}
+  - name: high
+    key: source
+    patterns:
+      - {name: steeper, pattern: SEQ(rise; R), within_seconds: 60, define: {R: 'type == "rise" and by > rise.by'}}
+"""
+    graph = parse_application_text(text, Path()).graph
+    values = [("A", 1.0), ("B", 0.5), ("B", 3.0), ("A", 2.0), ("B", 3.5), ("A", 1.0), ("B", 9.0)]
+    rows = [(place, kind, value, "x") for place, (kind, value) in enumerate(values)]
+    for size in (1, 3, 7):
+        control.flushall()
+        tier = Tier(control, graph)
+        for start in range(0, len(rows), size):
+            tier.publish(batch_of(rows)[start : start + size], None if start == 0 else start - 1)
+            tier.plan(min(start + size, len(rows)) - 1)
+            tier.work()
+        # The three rises are by 2.0, 1.5, and 8.0.
+        ((_, ids),) = tier.emitted("steeper")
+        assert len(tier.emitted("rise")) == 3 and len(ids) == 2
+
+
 def test_a_batch_older_than_the_state_is_refused_and_changes_nothing(control):
     store = StateStore(control, APPLICATION)
     store.write(5, WrittenState({"op/3": (b"new", None)}))

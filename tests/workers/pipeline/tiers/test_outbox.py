@@ -6,12 +6,15 @@ import pyarrow as pa
 import pytest
 
 from common.errors import BadInput, NoContainerAvailable, QueuePaused
+from common.stored_document import decode_document
 from queues.control.connection import WritesRefused
 from queues.events import block
 from tests.waiting import MAX_SECONDS
+from workers.documents.pipeline import ComplexEvent
+from workers.pipeline.events.layout import decode
 from workers.pipeline.tiers import outbox as outbox_module
 from workers.pipeline.tiers.batch_work import BatchFailed, BatchWork, describe_error
-from workers.pipeline.tiers.outbox import Outbox
+from workers.pipeline.tiers.outbox import Outbox, encode_newest_events
 from workers.pipeline.tiers.state import StateStore, WrittenState, format_outbox_name
 
 
@@ -52,6 +55,18 @@ def test_what_was_published_is_shown_the_newest_first(store):
         ("c1", "abc", "s"),
         ("c0", "abc", "s"),
     ]
+
+
+def test_the_measures_of_a_match_are_shown_beside_its_conditions(store):
+    attributes = (
+        '{"pattern":"spike","ratio":10.1,"card":"x","conditions":["B.value 940 > 10 × A.value 93"],"events":[]}'
+    )
+    rows = store.load_outputs(store.list_output_names())
+    (batch,) = decode(next(iter(rows.values())))
+    shown = encode_newest_events([batch.slice(0, 1).set_column(6, "attributes", pa.array([attributes]))])
+    event = decode_document(ComplexEvent, shown[0], "complex event")
+    assert event.attributes.measures == {"ratio": 10.1, "card": "x"}
+    assert event.attributes.conditions == ["B.value 940 > 10 × A.value 93"]
 
 
 def test_what_was_published_while_the_control_servers_memory_is_full_is_not_published_again(store, control):

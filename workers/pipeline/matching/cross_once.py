@@ -1,0 +1,305 @@
+"""SEQ(A; B) with conditions between its steps, relaxed, policy once, for all keys together.
+
+An event goes to the open attempt with the most events that can take it, the oldest among equals. Which attempts are
+open depends on all earlier events of the key, so the events of a key are processed one after the other: in each round,
+the next event of every key, with all open attempts of these keys. Once few keys have events left, their events are
+processed one by one, since a round takes as long for one key as for a thousand.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from workers.pipeline.matching import retained
+from workers.pipeline.matching.step_conditions import StepConditions
+from workers.pipeline.patterns.pattern import Step
+from workers.pipeline.patterns.scalars import Scalar, compile_scalar, list_values
+
+MIN_KEYS = 24  # of a round; with fewer, single events are faster
+_ATTEMPT = (pa.field("attempt", pa.int64()), pa.field("step", pa.int8()), pa.field("first", pa.int64()))
+
+
+@dataclass
+class Attempts:
+    """Open attempts, the oldest of each key first.
+
+    rows: int64[attempts, steps], the events taken, -1 for steps to come. key: number of the key. taken: number of
+    events; 0: the attempt is complete or over. first: time of the first event.
+    """
+
+    rows: np.ndarray
+    key: np.ndarray
+    taken: np.ndarray
+    first: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def select(self, chosen: np.ndarray) -> "Attempts":
+        return Attempts(self.rows[chosen], self.key[chosen], self.taken[chosen], self.first[chosen])
+
+    def append(self, other: "Attempts") -> "Attempts":
+        return Attempts(
+            np.concatenate((self.rows, other.rows)),
+            np.concatenate((self.key, other.key)),
+            np.concatenate((self.taken, other.taken)),
+            np.concatenate((self.first, other.first)),
+        )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The kept events followed by the new ones, and of all of them the key, the time, and the mask."""
+
+    events: pa.RecordBatch
+    key: np.ndarray
+    time: np.ndarray
+    masks: np.ndarray
+
+
+class CrossOnceMatcher:
+    """Matcher for sequences with conditions between steps. It keeps the events of the open attempts."""
+
+    def __init__(self, conditions: StepConditions) -> None:
+        pattern = conditions.pattern
+        self._conditions, self._plan, self._within_us = conditions, pattern.plain or (), pattern.within_us
+        self._single = SingleEvents(conditions, self._plan, self._within_us)
+        schema = pa.schema([*retained.KEYED, *_ATTEMPT])
+        self.kept = pa.RecordBatch.from_pylist([], schema=schema)
+
+    @property
+    def begins(self) -> int:
+        return self._plan[0].bit
+
+    @property
+    def open_rows(self) -> int:
+        return int(self.kept.num_rows)
+
+    def has_open(self, keys: pa.Array) -> np.ndarray:
+        """Return, per key (text, distinct), whether an attempt of it is open."""
+        return retained.find_present_keys(self.kept, keys)
+
+    def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> retained.Matches:
+        """Process rows in event-time order; `masks` has the bits of the symbols that each event alone satisfies."""
+        if not masks.all():
+            wanted = np.flatnonzero(masks)
+            rows, masks = rows.take(pa.array(wanted)), masks[wanted]
+        if not len(masks):
+            return retained.build_empty()
+        known = self.kept.num_rows
+        kept = self.kept.append_column("mask", pa.array(np.zeros(known, np.int64)))
+        events, masks = retained.append_read_rows(kept, rows, masks)
+        keys = events.column("match_key").dictionary_encode().indices.to_numpy()
+        batch = Batch(events, keys, events.column("time").to_numpy(), masks)
+        complete, attempts = self._process(batch, self._restore_attempts(keys[:known]), known)
+        self._keep(events, attempts)
+        return self._conditions.build_matches(events, complete)
+
+    def _restore_attempts(self, keys: np.ndarray) -> Attempts:
+        """Return the attempts of the kept events."""
+        numbers, steps = self.kept.column("attempt").to_numpy(), self.kept.column("step").to_numpy()
+        order = np.lexsort((steps, numbers, keys))
+        begins = steps[order] == 0
+        attempt = np.cumsum(begins) - 1
+        rows = np.full((int(begins.sum()), len(self._plan)), -1, np.int64)
+        rows[attempt, steps[order]] = order
+        firsts = rows[:, 0]
+        return Attempts(rows, keys[firsts], (rows >= 0).sum(axis=1), self.kept.column("first").to_numpy()[firsts])
+
+    def _process(self, batch: Batch, attempts: Attempts, start: int) -> tuple[np.ndarray, Attempts]:
+        """Process the events from `start` on. Returns the rows of the matches, and the attempts that stay open."""
+        keys = batch.key[start:]
+        order = retained.compute_stable_order(keys)
+        begins = np.flatnonzero(np.diff(keys[order], prepend=-1))
+        lengths = np.diff(begins, append=len(order))
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order)) - np.repeat(begins, lengths)
+        rows = np.argsort(rank, kind="stable") + start
+        ends = np.cumsum(np.bincount(rank))
+        complete: list[np.ndarray] = []
+        done: list[Attempts] = []
+        row_of_key = np.full(int(batch.key.max()) + 1, -1, np.int64)
+        before = 0
+        for end in ends.tolist():
+            if end - before < MIN_KEYS:
+                matches, attempts = self._single.process(batch, attempts, np.sort(rows[before:]))
+                complete.append(matches)
+                break
+            of_round = rows[before:end]
+            row_of_key[:] = -1
+            row_of_key[batch.key[of_round]] = of_round
+            is_open = attempts.taken > 0
+            concerned = is_open & (row_of_key[attempts.key] >= 0)
+            if np.count_nonzero(concerned) < len(concerned) / 2:  # most are over, or of keys without further events
+                done.append(attempts.select(is_open & ~concerned))
+                attempts = attempts.select(concerned)
+            matches, attempts = self._process_round(batch, attempts, of_round, row_of_key)
+            complete.append(matches)
+            before = end
+        for others in done:
+            attempts = others.append(attempts)
+        empty = np.zeros((0, len(self._plan)), np.int64)
+        return np.concatenate([empty, *complete]), attempts.select(attempts.taken > 0)
+
+    def _process_round(
+        self, batch: Batch, attempts: Attempts, rows: np.ndarray, row_of_key: np.ndarray
+    ) -> tuple[np.ndarray, Attempts]:
+        """Process one event of each key. row_of_key: the event, or -1."""
+        row = row_of_key[attempts.key]
+        concerned = np.flatnonzero((row >= 0) & (attempts.taken > 0))
+        in_time = batch.time[row[concerned]] - attempts.first[concerned] <= self._within_us
+        attempts.taken[concerned[~in_time]] = 0
+        concerned = concerned[in_time]
+        masks, taken = batch.masks[row[concerned]], attempts.taken[concerned]
+        chosen = np.full(len(row_of_key), -1, np.int64)
+        forbidden = np.zeros(len(concerned), bool)
+        for step in range(1, len(self._plan)):
+            bit, forbidden_bits = self._plan[step]
+            able = concerned[(taken == step) & ((masks & bit) != 0)]
+            if step in self._conditions.conditions and len(able):
+                able = able[self._conditions.find_held(step, batch.events, row[able], attempts.rows[able])]
+            # The oldest is written last, and later steps after earlier ones.
+            chosen[attempts.key[able[::-1]]] = able[::-1]
+            if forbidden_bits:
+                forbidden |= (taken == step) & ((masks & forbidden_bits) != 0)
+        takers = chosen[chosen >= 0]
+        counts = attempts.taken[takers]
+        attempts.taken[concerned[forbidden]] = 0
+        attempts.rows[takers, counts] = row[takers]
+        attempts.taken[takers] = np.where(counts + 1 < len(self._plan), counts + 1, 0)
+        matches = attempts.rows[takers[counts + 1 == len(self._plan)]]
+        opens = rows[(chosen[batch.key[rows]] < 0) & ((batch.masks[rows] & self._plan[0].bit) != 0)]
+        return matches, attempts.append(self._open(batch, opens)) if len(opens) else attempts
+
+    def _open(self, batch: Batch, opens: np.ndarray) -> Attempts:
+        rows = np.full((len(opens), len(self._plan)), -1, np.int64)
+        rows[:, 0] = opens
+        return Attempts(rows, batch.key[opens], np.ones(len(opens), np.int64), batch.time[opens])
+
+    def _keep(self, events: pa.RecordBatch, attempts: Attempts) -> None:
+        numbers, steps = np.nonzero(attempts.rows >= 0)
+        places = attempts.rows[numbers, steps]
+        # Attempts of a key are numbered in the order of their first events.
+        order = np.argsort(attempts.rows[:, 0], kind="stable")
+        number = np.empty(len(order), np.int64)
+        number[order] = np.arange(len(order))
+        in_order = np.argsort(places, kind="stable")
+        kept = events.take(pa.array(places[in_order]))
+        columns = (number[numbers], steps, attempts.first[numbers])
+        for field, values in zip(_ATTEMPT, columns, strict=True):
+            kept = kept.append_column(field, pa.array(values[in_order], field.type))
+        self.kept = kept
+
+    def advance(self, now_us: int) -> retained.Matches:
+        """Discard the attempts that no event from `now_us` on can complete."""
+        if self.kept.num_rows:
+            self.kept = self.kept.filter(pc.greater_equal(self.kept.column("first"), now_us - self._within_us))
+        return retained.build_empty()
+
+    def finish(self) -> retained.Matches:
+        """Finish: no further event will arrive."""
+        self.kept = self.kept.slice(0, 0)
+        return retained.build_empty()
+
+    def compute_timers(self) -> dict[int, int]:
+        """Return, per key group, the time (µs) from which on `advance` discards something."""
+        least = retained.compute_least_by_group(self.kept, "first")
+        return {group: time_us + self._within_us + 1 for group, time_us in least.items()}
+
+    def save(self, states: retained.GroupStates) -> None:
+        states.put_rows("open", self.kept)
+
+    def load(self, states: retained.GroupStates) -> None:
+        self.kept = states.collect_rows("open") or self.kept
+
+
+class SingleEvents:
+    """Processes the events of a few keys one by one."""
+
+    def __init__(self, conditions: StepConditions, plan: tuple[Step, ...], within_us: int) -> None:
+        self._conditions, self._plan, self._within_us = conditions, plan, within_us
+
+    def process(self, batch: Batch, attempts: Attempts, rows: np.ndarray) -> tuple[np.ndarray, Attempts]:
+        """Process rows in their order. Returns the rows of the matches, and the attempts that stay open."""
+        attempts = attempts.select(attempts.taken > 0)
+        concerned = np.isin(attempts.key, np.unique(batch.key[rows]))
+        others, own = attempts.select(~concerned), attempts.select(concerned)
+        needed = np.unique(np.concatenate((rows, own.rows[own.rows >= 0])))
+        holds = self._compile(batch.events, needed)
+        open_of_key: dict[int, list[list[int]]] = {}
+        for taken, key in zip(own.rows.tolist(), own.key.tolist(), strict=True):
+            open_of_key.setdefault(key, []).append([row for row in taken if row >= 0])
+        matches: list[list[int]] = []
+        columns = zip(rows.tolist(), batch.key[rows].tolist(), batch.masks[rows].tolist(), strict=True)
+        times = dict(zip(needed.tolist(), batch.time[needed].tolist(), strict=True))
+        for row, key, mask in columns:
+            open_attempts = open_of_key.setdefault(key, [])
+            earliest_us = times[row] - self._within_us
+            open_attempts[:] = [taken for taken in open_attempts if times[taken[0]] >= earliest_us]
+            chosen = self._choose(open_attempts, row, mask, holds)
+            open_attempts[:] = [
+                taken for taken in open_attempts if taken is chosen or not mask & self._plan[len(taken)].forbidden
+            ]
+            if chosen is not None:
+                chosen.append(row)
+                if len(chosen) == len(self._plan):
+                    open_attempts[:] = [taken for taken in open_attempts if taken is not chosen]
+                    matches.append(chosen)
+            elif mask & self._plan[0].bit:
+                open_attempts.append([row])
+        left = [(key, taken) for key, lists in open_of_key.items() for taken in lists]
+        return np.array(matches, np.int64).reshape(-1, len(self._plan)), others.append(self._build(left, times))
+
+    def _choose(self, attempts: list[list[int]], row: int, mask: int, holds: dict[int, Any]) -> list[int] | None:
+        """Return the most advanced attempt that can take the event, the oldest among equals."""
+        best: list[int] | None = None
+        for taken in attempts:
+            step = len(taken)
+            is_better = mask & self._plan[step].bit and (best is None or step > len(best))
+            if is_better and (step not in holds or holds[step](row, taken)):
+                best = taken
+        return best
+
+    def _build(self, left: list[tuple[int, list[int]]], times: dict[int, int]) -> Attempts:
+        steps = len(self._plan)
+        rows = [[*taken, *[-1] * (steps - len(taken))] for _, taken in left]
+        return Attempts(
+            np.array(rows, np.int64).reshape(-1, steps),
+            np.array([key for key, _ in left], np.int64),
+            np.array([len(taken) for _, taken in left], np.int64),
+            np.array([times[taken[0]] for _, taken in left], np.int64),
+        )
+
+    def _compile(self, events: pa.RecordBatch, needed: np.ndarray) -> dict[int, Any]:
+        """Return, per step with a condition, whether it holds for a row and the rows taken before it."""
+        plan = self._conditions.pattern.bindings
+        assert plan is not None
+        places = pa.array(needed)
+        columns = [list_values(events.column(retained.format_read_name(name)).take(places)) for name in plan.names]
+        values = zip(*columns, strict=True) if columns else iter([()] * len(needed))
+        value_rows = dict(zip(needed.tolist(), values, strict=True))
+        own: dict[str, Scalar] = {name: _read_value(place) for place, name in enumerate(plan.names)}
+        compiled: dict[int, Any] = {}
+        for step, condition in self._conditions.conditions.items():
+            references = {
+                name: _read_step(compile_scalar(reference.tree, own), self._conditions.symbols.index(reference.symbol))
+                for name, reference in condition.references.items()
+                if reference.tree is not None and reference.symbol is not None
+            }
+            compiled[step] = _hold_with(compile_scalar(condition.tree, {**own, **references}), value_rows)
+        return compiled
+
+
+def _read_value(place: int) -> Scalar:
+    return lambda row, bound: row[place]
+
+
+def _read_step(value: Scalar, step: int) -> Scalar:
+    return lambda row, bound: value(bound[step], ())
+
+
+def _hold_with(condition: Scalar, values: dict[int, Any]) -> Any:
+    return lambda row, taken: condition(values[row], tuple(values[other] for other in taken)) is True
