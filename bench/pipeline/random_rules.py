@@ -277,7 +277,8 @@ class RandomExpressions:
             return self._pick("time", "time", "timestamp '2026-01-01 00:00:00'", "timestamp '1969-12-31 23:59:59.5'")
         return self._fill(
             "M", "cast(to_date(M) as timestamp)", "timestamp_seconds(load)", "timestamp_micros(W)",
-            "cast(N as timestamp)", "cast(C as timestamp)", "coalesce(M, M)", "if(C, M, D)", "least(M, M)", "date_trunc('hour', M)",
+            "cast(N as timestamp)", "cast(C as timestamp)", "coalesce(M, M)", "if(C, M, D)", "least(M, M)",
+            "date_trunc('hour', M)",
             "timestamp_seconds(86400)", "timestamp_millis(cast(W as int))",
             depth=depth,
         )  # fmt: skip

@@ -132,11 +132,15 @@ class Layout:
         return pa.schema([*own, *(pa.field(attribute.name, TYPES[attribute.kind]) for attribute in self.attributes)])
 
     @property
+    def kinds(self) -> dict[str, str]:
+        """Return the type of each column, by its name in SQL."""
+        own = {name: _SQL[_KINDS[name]] for name in self.columns}
+        attributes = {attribute.name: SQL_TYPES[attribute.kind] for attribute in self.attributes}
+        return own | attributes | {get_criterion_column(name): "double" for name in self.criteria}
+
+    @property
     def sql(self) -> str:
-        own = [f"{name} {_SQL[_KINDS[name]]}" for name in self.columns]
-        attributes = [f"`{attribute.name}` {SQL_TYPES[attribute.kind]}" for attribute in self.attributes]
-        criteria = [f"`{get_criterion_column(name)}` double" for name in self.criteria]
-        return ", ".join([*own, *attributes, *criteria])
+        return ", ".join(f"`{name}` {kind}" for name, kind in self.kinds.items())
 
     def add_criteria(self, rows: pa.RecordBatch, criteria: Mapping[str, float]) -> pa.RecordBatch:
         """Return the rows under `schema` with the columns of the criteria."""

@@ -76,7 +76,7 @@ class Frame:
         encoded = {
             name: texts
             for name, texts in self.encoded.items()
-            if name in columns and columns[name] is self.columns[name]
+            if name in columns and columns[name] is self.columns.get(name)
         }
         return Frame(columns, self.rows, encoded)
 

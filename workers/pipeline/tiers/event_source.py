@@ -134,28 +134,51 @@ class EventReader(DataSourceReader):
     """The plan does not contain the ranges: partition i reads the ranges of the assignment's task i."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        self._options = options
-        self._layout: Layout = get_decoder(Layout).decode(options["layout"])
-        self._monitored = get_decoder(tuple[MonitoredQuantile, ...]).decode(options["monitored"])
+        self._tasks = int(options["tasks"])
+        self._reader = TaskReader(
+            options["control"],
+            options["application"],
+            options["replica"],
+            get_decoder(Layout).decode(options["layout"]),
+            get_decoder(tuple[MonitoredQuantile, ...]).decode(options["monitored"]),
+            float(options["patience"]),
+        )
 
     def partitions(self) -> list[InputPartition]:
-        return [InputPartition(task) for task in range(int(self._options["tasks"]))]
+        return [InputPartition(task) for task in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assignment = BatchAssignment.get_current()
-        nodes, patience_seconds = containers.get_nodes(READING_SECONDS), float(self._options["patience"])
+        return self._reader.read(BatchAssignment.get_current(), partition.value)
+
+
+@dataclass(frozen=True)
+class TaskReader:
+    """Reads the events of a task; it travels to the tasks. The fields are those of `EventSource`."""
+
+    control_url: str
+    application: str
+    replica: str
+    layout: Layout
+    monitored: tuple[MonitoredQuantile, ...]
+    patience_seconds: float
+
+    def read(self, assignment: BatchAssignment, task: int) -> Iterator[pa.RecordBatch]:
+        """Yield the events of a task of the batch. Then keep its faults and its sketches."""
+        nodes = containers.get_nodes(READING_SECONDS)
         faults = containers.Faults(assignment.ahead_us, time.time_ns() // 1000)
-        sketches = Sketches(self._monitored)
-        ranges = assignment.tasks[partition.value]
-        blocks = (block for part in ranges for block in containers.read_range(nodes, part, patience_seconds, faults))
+        sketches = Sketches(self.monitored)
+        blocks = (
+            block
+            for part in assignment.tasks[task]
+            for block in containers.read_range(nodes, part, self.patience_seconds, faults)
+        )
         for lot in containers.merge_blocks(blocks):
-            rows = containers.apply_layout(lot, self._layout, faults)
+            rows = containers.apply_layout(lot, self.layout, faults)
             sketches.add(rows)
-            yield self._layout.add_criteria(rows, assignment.criteria)
-        application, replica = self._options["application"], self._options["replica"]
-        control = containers.control_of(self._options["control"])
+            yield self.layout.add_criteria(rows, assignment.criteria)
+        control = containers.control_of(self.control_url)
         if faults.rows:
-            FaultStore(control, application).keep(replica, assignment.tick, assignment.attempt, faults)
+            FaultStore(control, self.application).keep(self.replica, assignment.tick, assignment.attempt, faults)
         if sketches.seen:
-            writer = f"{replica}:{assignment.tick}:{partition.value}"
-            MonitorStore(control, application).keep(sketches, writer, time.time())
+            writer = f"{self.replica}:{assignment.tick}:{task}"
+            MonitorStore(control, self.application).keep(sketches, writer, time.time())

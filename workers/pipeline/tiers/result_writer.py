@@ -3,7 +3,8 @@
 Rows that some pattern may use go into the result queue, as Arrow blobs cut by key.
 """
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,7 +25,8 @@ SLICE_GROUPS = 8  # key groups of one blob, if a batch is large enough to be cut
 WHOLE = -1
 CUT_ROWS = 20_000
 WRITTEN = (
-    "name string, route string, slice int, first_us long, last_us long, rows long, size long, kept long, shed string"
+    "name string, route string, slice int, first_us long, last_us long, rows long, size long, kept long, shed string, "
+    "passed string"
 )
 
 
@@ -45,8 +47,13 @@ class ResultWriter:
     cut: bool
     shedder: shedding.Shedder = field(default_factory=shedding.Shedder)
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write all rows of a task (mapInArrow). Yields a row per blob, and a row with the number of rows kept."""
+    def __call__(
+        self, batches: Iterable[pa.RecordBatch], passed: Mapping[str, int] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Write all rows of a task (mapInArrow). Yields a row per blob, and a row with the number of rows kept.
+
+        passed: rule → events that passed it, complete when all batches are read. Spark counts them itself.
+        """
         kept, shed = 0, shedding.ShedCounts()
         parts: dict[str, list[pa.RecordBatch]] = {}
         for batch in batches:
@@ -59,7 +66,7 @@ class ResultWriter:
         if data:
             queue = ResultQueue(control_of(self.control_url), self.application)
             queue.put(self.replica, self.tick, self.attempt, data)
-        yield _write_batch(blobs, kept, shedding.to_text(shed))
+        yield _write_batch(blobs, kept, shedding.to_text(shed), json.dumps(dict(passed or {})))
 
     def select_wanted(self, batch: pa.RecordBatch, shed: shedding.ShedCounts) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield each route and the rows that a pattern of the route may use.
@@ -139,13 +146,13 @@ class ResultWriter:
             start = end
 
 
-def _write_batch(blobs: list[Blob], kept: int, shed: str) -> pa.RecordBatch:
-    """Yield the blobs in the format for Spark. The last row has the number of rows kept and the events shed."""
+def _write_batch(blobs: list[Blob], kept: int, shed: str, passed: str) -> pa.RecordBatch:
+    """Return the blobs in the format for Spark. The last row has the rows kept, the events shed, and those passed."""
     rows = [*blobs, Blob("", "", WHOLE, 0, 0, 0, 0)]
     columns = list(zip(*rows, strict=True))
     kinds = (pa.string(), pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.int64(), pa.int64())
     arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
     counts = pa.array([0] * len(blobs) + [kept], pa.int64())
-    texts = pa.array([""] * len(blobs) + [shed], pa.string())
-    names = ["name", "route", "slice", "first_us", "last_us", "rows", "size", "kept", "shed"]
-    return pa.RecordBatch.from_arrays([*arrays, counts, texts], names=names)
+    texts = [pa.array([""] * len(blobs) + [text], pa.string()) for text in (shed, passed)]
+    names = ["name", "route", "slice", "first_us", "last_us", "rows", "size", "kept", "shed", "passed"]
+    return pa.RecordBatch.from_arrays([*arrays, counts, *texts], names=names)
