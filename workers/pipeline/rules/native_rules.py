@@ -11,19 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from workers.pipeline.events.distinct_texts import DistinctTexts
 from workers.pipeline.events.layout import Layout, get_criterion_column
 from workers.pipeline.rules.native_casts import parse_whole
 from workers.pipeline.rules.native_expressions import compile_expression
 from workers.pipeline.rules.native_operators import as_condition
-from workers.pipeline.rules.native_values import (
-    Compiled,
-    EncodedTexts,
-    Frame,
-    NotNativeError,
-    build,
-    compute_by_form,
-    make_column,
-)
+from workers.pipeline.rules.native_values import Compiled, Frame, NotNativeError, build, compute_by_form, make_column
 from workers.pipeline.rules.reference import Reference
 from workers.pipeline.rules.rule_language import parse_expression
 from workers.pipeline.rules.rules import (
@@ -71,7 +64,7 @@ class NativeRules:
             try:
                 step = self._compile_rule(rule, _list_needed(rules[place + 1 :], self._names))
             except NotNativeError as reason:
-                raise NotNativeError(f"rule {rule.name} uses {reason}") from None
+                raise NotNativeError(f'rule "{rule.name}" uses {reason}') from None
             self._steps.append((rule.name, step))
 
     @property
@@ -187,8 +180,8 @@ def _enrich(key: Compiled, using: str, table: Reference) -> Step:
         made = {name: texts.take(places) for name, texts in zip(table.columns, values, strict=True)}
         result = frame.replace({**frame.columns, **made})
         if (len(rows) + 1) * 4 < frame.rows:
-            result.encoded |= {
-                name: EncodedTexts(texts, places) for name, texts in zip(table.columns, values, strict=True)
+            result.distinct |= {
+                name: DistinctTexts(texts, places) for name, texts in zip(table.columns, values, strict=True)
             }
         return result
 

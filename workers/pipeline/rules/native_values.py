@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from workers.pipeline.events.distinct_texts import DistinctTexts, find_distinct_texts
+
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 TEXTS = "array<string>"
 ARROW_TYPES: dict[str, pa.DataType] = {
@@ -27,8 +29,6 @@ ARROW_TYPES: dict[str, pa.DataType] = {
     TEXTS: pa.list_(pa.string()),
 }
 MAX_PRECISION = 38
-MAX_DISTINCT_SHARE = 0.25  # of the rows: with more distinct texts, each row is evaluated
-PROBED_ROWS = 512
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)\Z")
 
 Value = pa.Array | pa.Scalar
@@ -39,26 +39,21 @@ class NotNativeError(Exception):
 
 
 @dataclass
-class EncodedTexts:
-    """The distinct texts of a column, and one null at the end. places: the place of each row's text."""
-
-    texts: pa.Array
-    places: pa.Array
-
-
-@dataclass
 class Frame:
-    """The rows that an expression reads. encoded: columns whose distinct texts are known; None if they are too many."""
+    """The rows that an expression reads.
+
+    distinct: the distinct texts of columns, as far as they are known; None if they are too many.
+    """
 
     columns: Mapping[str, pa.Array]
     rows: int
-    encoded: dict[str, EncodedTexts | None] = field(default_factory=dict)
+    distinct: dict[str, DistinctTexts | None] = field(default_factory=dict)
 
-    def encode(self, name: str) -> EncodedTexts | None:
+    def find_distinct(self, name: str) -> DistinctTexts | None:
         """Return the distinct texts of a column; None if they are more than a quarter of the rows."""
-        if name not in self.encoded:
-            self.encoded[name] = _encode_texts(self.columns[name])
-        return self.encoded[name]
+        if name not in self.distinct:
+            self.distinct[name] = find_distinct_texts(self.columns[name])
+        return self.distinct[name]
 
     def filter(self, mask: pa.Array) -> "Frame":
         """Return the rows where `mask` is true."""
@@ -66,32 +61,20 @@ class Frame:
         if len(places) == self.rows:
             return self
         columns = {name: column.take(places) for name, column in self.columns.items()}
-        encoded = {
-            name: texts and EncodedTexts(texts.texts, texts.places.take(places)) for name, texts in self.encoded.items()
+        distinct = {
+            name: found and DistinctTexts(found.texts, found.places.take(places))
+            for name, found in self.distinct.items()
         }
-        return Frame(columns, len(places), encoded)
+        return Frame(columns, len(places), distinct)
 
     def replace(self, columns: Mapping[str, pa.Array]) -> "Frame":
         """Return the rows with other columns, or without some: `columns` are all columns afterwards."""
-        encoded = {
+        distinct = {
             name: texts
-            for name, texts in self.encoded.items()
+            for name, texts in self.distinct.items()
             if name in columns and columns[name] is self.columns.get(name)
         }
-        return Frame(columns, self.rows, encoded)
-
-
-def _encode_texts(texts: pa.Array) -> EncodedTexts | None:
-    rows = len(texts)
-    # A column of unique texts is recognized by its first rows, before all are hashed.
-    if rows > 4 * PROBED_ROWS and len(texts.slice(0, PROBED_ROWS).unique()) > PROBED_ROWS * 3 // 4:
-        return None
-    encoded = texts.dictionary_encode()
-    distinct = len(encoded.dictionary)
-    if distinct >= rows * MAX_DISTINCT_SHARE:
-        return None
-    with_null = pa.concat_arrays([encoded.dictionary, pa.nulls(1, pa.string())])
-    return EncodedTexts(with_null, pc.fill_null(encoded.indices, distinct))
+        return Frame(columns, self.rows, distinct)
 
 
 @dataclass(frozen=True)
@@ -170,11 +153,11 @@ def evaluate_by_text(expression: Compiled) -> Compiled:
         return expression
 
     def evaluate(frame: Frame) -> Value:
-        encoded = frame.encode(name)
-        if encoded is None:
+        distinct = frame.find_distinct(name)
+        if distinct is None:
             return expression.evaluate(frame)
-        values = expression.evaluate(Frame({name: encoded.texts}, len(encoded.texts), {name: None}))
-        return values.take(encoded.places)
+        values = expression.evaluate(Frame({name: distinct.texts}, len(distinct.texts), {name: None}))
+        return values.take(distinct.places)
 
     return Compiled(expression.kind, evaluate, expression.columns)
 
