@@ -172,16 +172,23 @@ def _right(text: str, length: int) -> str:
 
 
 def _locate(part: str, text: str, start: int = 1) -> int:
-    return 0 if start < 1 else text.find(part, start - 1) + 1
+    if start < 1:
+        return 0
+    return text.find(part, start - 1) + 1 if part else 1
 
 
 def _compile_locate(*given: Compiled) -> Compiled:
     part, text, *start = given
     operands = [cast(part, "string"), cast(text, "string"), *(cast(place, "int") for place in start)]
-    if start:
+
+    def locate(*values: Value) -> pa.Array:
+        found = compute_texts("int", _locate, *values)
+        if len(values) < 3:
+            return found
         # Spark returns 0, not null, where the place to start from is unknown.
-        operands[2] = coalesce(operands[2], make_constant("int", 0))
-    return build("int", partial(compute_texts, "int", _locate), *operands)
+        return pc.if_else(pc.is_null(as_arrays(*values)[2]), pa.scalar(0, pa.int32()), found)
+
+    return build("int", locate, *operands)
 
 
 def _pad(text: str, length: int, padding: str, left: bool) -> str:

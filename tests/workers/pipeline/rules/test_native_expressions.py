@@ -66,6 +66,8 @@ def test_every_comparison_and_cast_of_edge_values_gives_what_it_gives_in_spark(s
     ]
     kinds = ("string", "boolean", "int", "bigint", "double", "date", "timestamp")
     texts += [f"{cast}({column} as {kind})" for column in columns for kind in kinds for cast in ("cast", "try_cast")]
+    places = ("0", "-1", "1", "5", "cast(null as int)")
+    texts += [f"locate({part}, type, {place})" for part in ("''", "'p'", "key") for place in places]
     comparison = compare_with_spark(spark, texts, make_rows(Random(3)))
     assert comparison.differences == []
 
