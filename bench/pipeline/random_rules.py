@@ -296,7 +296,12 @@ class Comparison:
     other: int = 0
     refused: int = 0
     differences: list[tuple[str, str]] = field(default_factory=list)
-    reasons: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: "Comparison") -> None:
+        self.native += other.native
+        self.other += other.other
+        self.refused += other.refused
+        self.differences += other.differences
 
     @property
     def native_share(self) -> float:
@@ -311,9 +316,8 @@ def compare_with_spark(spark: SparkSession, texts: Sequence[str], rows: pa.Recor
     for text in texts:
         try:
             compiled.append((text, compile_expression(parse_expression(text, "rule").tree, KINDS)))
-        except NotNativeError as reason:
+        except NotNativeError:
             comparison.other += 1
-            comparison.reasons[str(reason)] = comparison.reasons.get(str(reason), 0) + 1
     for start in range(0, len(compiled), AT_ONCE):
         _compare_group(events, compiled[start : start + AT_ONCE], rows, comparison)
     events.unpersist()
