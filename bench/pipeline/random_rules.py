@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from workers.pipeline.events.layout import Attribute, Layout
 from workers.pipeline.rules.native_expressions import compile_expression
-from workers.pipeline.rules.native_values import Compiled, Frame, NotNativeError
+from workers.pipeline.rules.native_values import Compiled, EventColumns, NotNativeError
 from workers.pipeline.rules.rule_language import parse_expression
 from workers.pipeline.rules.rule_sql import convert_expression
 
@@ -343,23 +343,25 @@ def _compare_group(
         _compare_group(events, compiled[:half], rows, comparison)
         _compare_group(events, compiled[half:], rows, comparison)
         return
-    frame = Frame({name: rows.column(name) for name in rows.schema.names}, rows.num_rows)
+    all_events = EventColumns({name: rows.column(name) for name in rows.schema.names}, rows.num_rows)
     few = rows.slice(0, FEW_ROWS)
-    few_frame = Frame({name: few.column(name) for name in few.schema.names}, few.num_rows)
+    few_events = EventColumns({name: few.column(name) for name in few.schema.names}, few.num_rows)
     for (text, expression), kind, column in zip(compiled, kinds, results.columns, strict=True):
         comparison.native += 1
         expected = column.chunk(0) if column.num_chunks else column.combine_chunks()
         if expression.kind != kind:
             comparison.differences.append((text, f"type {expression.kind}, in Spark {kind}"))
             continue
-        for evaluated in (frame, few_frame):
+        for evaluated in (all_events, few_events):
             difference = _evaluate_and_compare(expression, evaluated, expected.slice(0, evaluated.rows), rows)
             if difference:
                 comparison.differences.append((text, difference))
                 break
 
 
-def _evaluate_and_compare(expression: Compiled, frame: Frame, expected: pa.Array, rows: pa.RecordBatch) -> str | None:
+def _evaluate_and_compare(
+    expression: Compiled, frame: EventColumns, expected: pa.Array, rows: pa.RecordBatch
+) -> str | None:
     try:
         own = expression.compute(frame)
         own.validate(full=True)

@@ -76,10 +76,10 @@ def try_cast(expression: Compiled, kind: str) -> Compiled:
 def find_common_kind(kinds: Iterable[str], promotes_texts: bool = True) -> str:
     """Return the kind of CASE, coalesce, and the like. promotes_texts: whether a text makes all of them texts."""
     ordered = sorted(dict.fromkeys(kinds), key=lambda kind: kind != "string")
-    return reduce(partial(_widen, promotes_texts=promotes_texts), ordered)
+    return reduce(partial(_find_wider_kind, promotes_texts=promotes_texts), ordered)
 
 
-def _widen(left: str, right: str, promotes_texts: bool) -> str:
+def _find_wider_kind(left: str, right: str, promotes_texts: bool) -> str:
     if left == right or right == "void":
         return left
     if left == "void":
@@ -116,7 +116,7 @@ def _find_cast(source: str, kind: str) -> Callable[..., pa.Array]:
     if (source, kind) in _CASTS:
         return _CASTS[source, kind]
     if parse_decimal(source) and kind == "double":
-        return _decimal_to_double
+        return _convert_decimals
     if parse_decimal(kind) and find_decimal(source):
         return lambda values: pc.cast(values, find_arrow_type(kind))
     raise NotNativeError(f"a cast from {source} to {kind}")
@@ -126,11 +126,11 @@ def _make_nulls(kind: str, values: pa.Array) -> pa.Array:
     return pa.nulls(len(values), find_arrow_type(kind))
 
 
-def _arrow(kind: str) -> Callable[[pa.Array], pa.Array]:
+def _make_arrow_cast(kind: str) -> Callable[[pa.Array], pa.Array]:
     return lambda values: pc.cast(values, find_arrow_type(kind), safe=False)
 
 
-def _decimal_to_double(values: pa.Array) -> pa.Array:
+def _convert_decimals(values: pa.Array) -> pa.Array:
     # Each text is read as the nearest number, which Arrow's own cast does not always return.
     return pc.cast(pc.cast(values, pa.string()), pa.float64())
 
@@ -177,7 +177,7 @@ def _parse_date(text: str) -> int | None:
     return days if abs(days) < 2**31 else None
 
 
-def _texts_to_dates(texts: pa.Array) -> pa.Array:
+def _parse_dates(texts: pa.Array) -> pa.Array:
     return pa.array([None if text is None else _parse_date(text) for text in texts.to_pylist()], pa.int32()).view(
         pa.date32()
     )
@@ -200,12 +200,14 @@ def _cast_literal_time(expression: Compiled) -> Compiled:
     return make_constant("timestamp", pa.scalar(days * DAY_US + time_us).cast(find_arrow_type("timestamp")))
 
 
-def _texts_to_whole(kind: str, texts: pa.Array) -> pa.Array:
-    return compute_by_form(kind, texts, _WHOLE_FORMS[kind], _arrow(kind), lambda text: parse_whole(text, kind), "0")
+def _parse_whole_numbers(kind: str, texts: pa.Array) -> pa.Array:
+    return compute_by_form(
+        kind, texts, _WHOLE_FORMS[kind], _make_arrow_cast(kind), lambda text: parse_whole(text, kind), "0"
+    )
 
 
-def texts_to_real(texts: pa.Array) -> pa.Array:
-    return compute_by_form("double", texts, _REAL_FORM, _arrow("double"), parse_real, "0")
+def _parse_reals(texts: pa.Array) -> pa.Array:
+    return compute_by_form("double", texts, _REAL_FORM, _make_arrow_cast("double"), parse_real, "0")
 
 
 def limit_to_whole(values: np.ndarray, kind: str) -> np.ndarray:
@@ -216,17 +218,17 @@ def limit_to_whole(values: np.ndarray, kind: str) -> np.ndarray:
     return np.where(whole >= float(high), high, np.where(whole >= float(high), 0, whole).astype(np.int64))
 
 
-def _real_to_time(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _convert_reals(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return limit_to_whole(values * MICROSECONDS, "bigint"), ~np.isfinite(values)
 
 
-def _seconds_to_time(seconds: np.ndarray) -> np.ndarray:
+def _convert_seconds(seconds: np.ndarray) -> np.ndarray:
     limit = MAX_LONG // MICROSECONDS
     times = seconds.astype(np.int64) * MICROSECONDS
     return np.where(seconds > limit, MAX_LONG, np.where(seconds < -limit, MIN_LONG, times))
 
 
-def _date_to_time(days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _convert_dates(days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return days.astype(np.int64) * DAY_US, np.abs(days.astype(np.int64)) > MAX_LONG // DAY_US
 
 
@@ -273,46 +275,49 @@ def _format_microseconds(times_us: np.ndarray) -> list[str]:
     return texts
 
 
-def _numbers(kind: str, function: Callable[..., Any]) -> Callable[[pa.Array], pa.Array]:
+def _make_number_cast(kind: str, function: Callable[..., Any]) -> Callable[[pa.Array], pa.Array]:
     return lambda values: compute_numbers(kind, function, values)
 
 
 _CASTS: dict[tuple[str, str], Callable[[pa.Array], pa.Array]] = {
-    ("string", "int"): partial(_texts_to_whole, "int"),
-    ("string", "bigint"): partial(_texts_to_whole, "bigint"),
-    ("string", "double"): texts_to_real,
+    ("string", "int"): partial(_parse_whole_numbers, "int"),
+    ("string", "bigint"): partial(_parse_whole_numbers, "bigint"),
+    ("string", "double"): _parse_reals,
     ("string", "boolean"): lambda texts: compute_texts("boolean", _parse_boolean, texts),
-    ("string", "date"): _texts_to_dates,
-    ("int", "bigint"): _arrow("bigint"),
-    ("int", "double"): _arrow("double"),
-    ("bigint", "double"): _numbers("double", lambda values: values.astype(np.float64)),
-    ("bigint", "int"): _numbers("int", lambda values: values.astype(np.int32)),
-    ("double", "int"): _numbers("int", lambda values: limit_to_whole(values, "int")),
-    ("double", "bigint"): _numbers("bigint", lambda values: limit_to_whole(values, "bigint")),
-    **{(kind, "boolean"): _numbers("boolean", lambda values: values != 0) for kind in ("int", "bigint", "double")},
-    **{("boolean", kind): _numbers(kind, lambda values: values) for kind in ("int", "bigint", "double")},
-    ("boolean", "string"): _arrow("string"),
-    ("boolean", "timestamp"): _numbers("timestamp", lambda values: values),
-    ("int", "string"): _arrow("string"),
-    ("bigint", "string"): _arrow("string"),
-    ("int", "timestamp"): _numbers("timestamp", _seconds_to_time),
-    ("bigint", "timestamp"): _numbers("timestamp", _seconds_to_time),
-    ("double", "timestamp"): _numbers("timestamp", _real_to_time),
-    ("date", "timestamp"): _numbers("timestamp", _date_to_time),
+    ("string", "date"): _parse_dates,
+    ("int", "bigint"): _make_arrow_cast("bigint"),
+    ("int", "double"): _make_arrow_cast("double"),
+    ("bigint", "double"): _make_number_cast("double", lambda values: values.astype(np.float64)),
+    ("bigint", "int"): _make_number_cast("int", lambda values: values.astype(np.int32)),
+    ("double", "int"): _make_number_cast("int", lambda values: limit_to_whole(values, "int")),
+    ("double", "bigint"): _make_number_cast("bigint", lambda values: limit_to_whole(values, "bigint")),
+    **{
+        (kind, "boolean"): _make_number_cast("boolean", lambda values: values != 0)
+        for kind in ("int", "bigint", "double")
+    },
+    **{("boolean", kind): _make_number_cast(kind, lambda values: values) for kind in ("int", "bigint", "double")},
+    ("boolean", "string"): _make_arrow_cast("string"),
+    ("boolean", "timestamp"): _make_number_cast("timestamp", lambda values: values),
+    ("int", "string"): _make_arrow_cast("string"),
+    ("bigint", "string"): _make_arrow_cast("string"),
+    ("int", "timestamp"): _make_number_cast("timestamp", _convert_seconds),
+    ("bigint", "timestamp"): _make_number_cast("timestamp", _convert_seconds),
+    ("double", "timestamp"): _make_number_cast("timestamp", _convert_reals),
+    ("date", "timestamp"): _make_number_cast("timestamp", _convert_dates),
     ("date", "string"): _format_dates,
     ("timestamp", "string"): _format_times,
-    ("timestamp", "date"): _numbers("date", lambda times: times // DAY_US),
-    ("timestamp", "bigint"): _numbers("bigint", lambda times: times // MICROSECONDS),
-    ("timestamp", "int"): _numbers("int", lambda times: _fit_whole(times // MICROSECONDS, "int")),
-    ("timestamp", "double"): _numbers("double", lambda times: times / float(MICROSECONDS)),
-    ("timestamp", "boolean"): _numbers("boolean", lambda times: times != 0),
+    ("timestamp", "date"): _make_number_cast("date", lambda times: times // DAY_US),
+    ("timestamp", "bigint"): _make_number_cast("bigint", lambda times: times // MICROSECONDS),
+    ("timestamp", "int"): _make_number_cast("int", lambda times: _fit_whole(times // MICROSECONDS, "int")),
+    ("timestamp", "double"): _make_number_cast("double", lambda times: times / float(MICROSECONDS)),
+    ("timestamp", "boolean"): _make_number_cast("boolean", lambda times: times != 0),
     **{("date", kind): partial(_make_nulls, kind) for kind in ("int", "bigint", "double", "boolean")},
 }
 _TRY_CASTS: dict[tuple[str, str], Callable[[pa.Array], pa.Array]] = {
     **{("string", kind): partial(compute_texts, kind, partial(parse_whole, kind=kind, exact=True)) for kind in WHOLE},
-    ("bigint", "int"): _numbers("int", lambda values: _fit_whole(values, "int")),
-    ("double", "int"): _numbers("int", lambda values: _fit_whole(values, "int")),
-    ("double", "bigint"): _numbers("bigint", lambda values: _fit_whole(values, "bigint")),
+    ("bigint", "int"): _make_number_cast("int", lambda values: _fit_whole(values, "int")),
+    ("double", "int"): _make_number_cast("int", lambda values: _fit_whole(values, "int")),
+    ("double", "bigint"): _make_number_cast("bigint", lambda values: _fit_whole(values, "bigint")),
 }
 _SAME_IN_ANSI = {
     *((source, kind) for source, kind in _CASTS if kind in ("string", "boolean") and source != "date"),

@@ -1,7 +1,8 @@
 """Expressions of rules evaluated on Arrow arrays, with the results of Spark.
 
-`compile_expression` returns a function of a `Frame` for a parsed expression, or raises `NotNativeError` for what only
-Spark evaluates exactly. The parts that read one text column are evaluated once for each distinct text, if texts repeat.
+`compile_expression` returns a function of `EventColumns` for a parsed expression, or raises `NotNativeError` for what
+only Spark evaluates exactly. The parts that read one text column are evaluated once for each distinct text, if texts
+repeat.
 """
 
 import re
@@ -19,6 +20,7 @@ from workers.pipeline.rules.native_operators import (
     add,
     choose,
     compare,
+    compute_remainder,
     divide,
     divide_whole,
     is_in,
@@ -26,7 +28,6 @@ from workers.pipeline.rules.native_operators import (
     multiply,
     negate,
     negate_condition,
-    remainder,
     subtract,
 )
 from workers.pipeline.rules.native_values import (
@@ -56,7 +57,7 @@ _ARITHMETIC: dict[type, Callable[[Compiled, Compiled], Compiled]] = {
     exp.Sub: subtract,
     exp.Mul: multiply,
     exp.Div: divide,
-    exp.Mod: remainder,
+    exp.Mod: compute_remainder,
     exp.IntDiv: divide_whole,
     exp.DPipe: FUNCTIONS["concat"],
 }

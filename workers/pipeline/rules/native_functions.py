@@ -16,7 +16,14 @@ import pyarrow.compute as pc
 
 from workers.pipeline.rules.calendar_numbers import MICROSECONDS, find_day_of_year, find_week, find_weekday, split_days
 from workers.pipeline.rules.native_casts import MAX_LONG, WHOLE, cast, find_common_kind, limit_to_whole, parse_whole
-from workers.pipeline.rules.native_operators import REAL_KINDS, choose, compare, is_less, negate_condition, remainder
+from workers.pipeline.rules.native_operators import (
+    REAL_KINDS,
+    choose,
+    compare,
+    compute_remainder,
+    is_less,
+    negate_condition,
+)
 from workers.pipeline.rules.native_values import (
     TEXTS,
     Compiled,
@@ -34,7 +41,7 @@ MAX_INT = 2**31 - 1
 Build = Callable[..., Compiled]
 
 
-def _text_function(kind: str, function: Callable[..., Any], arguments: Sequence[str] = ("string",)) -> Build:
+def _make_text_function(kind: str, function: Callable[..., Any], arguments: Sequence[str] = ("string",)) -> Build:
     """Return a function of Python values, whose arguments are cast to `arguments`."""
 
     def compile_call(*given: Compiled) -> Compiled:
@@ -44,18 +51,18 @@ def _text_function(kind: str, function: Callable[..., Any], arguments: Sequence[
     return compile_call
 
 
-def _arrow_function(kind: str, function: Callable[..., pa.Array], arguments: Sequence[str] = ("string",)) -> Build:
+def _make_arrow_function(kind: str, function: Callable[..., pa.Array], arguments: Sequence[str] = ("string",)) -> Build:
     def compile_call(*given: Compiled) -> Compiled:
         return build(kind, function, *[cast(operand, wanted) for operand, wanted in zip(given, arguments, strict=True)])
 
     return compile_call
 
 
-def _number_function(kind: str, function: Callable[..., Any], *arguments: str) -> Build:
-    return _arrow_function(kind, partial(compute_numbers, kind, function), arguments)
+def _make_number_function(kind: str, function: Callable[..., Any], *arguments: str) -> Build:
+    return _make_arrow_function(kind, partial(compute_numbers, kind, function), arguments)
 
 
-def _absolute(operand: Compiled) -> Compiled:
+def _compute_absolute(operand: Compiled) -> Compiled:
     number = _as_number(operand, "abs")
     return build(number.kind, pc.abs, number)
 
@@ -74,7 +81,9 @@ def _to_whole(rounded: Callable[[np.ndarray], np.ndarray]) -> Build:
         if number.kind in WHOLE:
             return cast(number, "bigint")
         return build(
-            "bigint", partial(compute_numbers, "bigint", lambda x: limit_to_whole(rounded(x), "bigint")), number
+            "bigint",
+            partial(compute_numbers, "bigint", lambda numbers: limit_to_whole(rounded(numbers), "bigint")),
+            number,
         )
 
     return compile_call
@@ -87,29 +96,29 @@ def _as_real(operand: Compiled) -> Compiled:
     return cast(operand, "double")
 
 
-def _real_function(kind: str, function: Callable[..., pa.Array]) -> Build:
+def _make_real_function(kind: str, function: Callable[..., pa.Array]) -> Build:
     return lambda *given: build(kind, function, *map(_as_real, given))
 
 
-def _nanvl(left: Value, right: Value) -> pa.Array:
+def _replace_nan(left: Value, right: Value) -> pa.Array:
     first, second = as_arrays(left, right)
     return pc.if_else(pc.is_nan(first), second, first)
 
 
-def _days(operand: Compiled) -> Compiled:
+def _cast_to_date(operand: Compiled) -> Compiled:
     return cast(operand, "date")
 
 
-def _of_date(function: Callable[[np.ndarray], np.ndarray]) -> Build:
+def _make_date_function(function: Callable[[np.ndarray], np.ndarray]) -> Build:
     def compile_call(operand: Compiled) -> Compiled:
         if operand.kind not in ("date", "timestamp", "string", "void"):
             raise NotNativeError(f"a date made of {operand.kind}")
-        return build("int", partial(compute_numbers, "int", function), _days(operand))
+        return build("int", partial(compute_numbers, "int", function), _cast_to_date(operand))
 
     return compile_call
 
 
-def _of_time(kind: str, function: Callable[[np.ndarray], np.ndarray], casts: bool = True) -> Build:
+def _make_time_function(kind: str, function: Callable[[np.ndarray], np.ndarray], casts: bool = True) -> Build:
     def compile_call(operand: Compiled) -> Compiled:
         if operand.kind != "timestamp" and (not casts or operand.kind not in ("date", "string", "void")):
             raise NotNativeError(f"a time made of {operand.kind}")
@@ -118,7 +127,7 @@ def _of_time(kind: str, function: Callable[[np.ndarray], np.ndarray], casts: boo
     return compile_call
 
 
-def _timestamp_of(unit_us: int) -> Build:
+def _make_timestamp_function(unit_us: int) -> Build:
     def compile_call(operand: Compiled) -> Compiled:
         if operand.kind == "double" and unit_us == MICROSECONDS:
             return cast(operand, "timestamp")
@@ -134,40 +143,40 @@ def _timestamp_of(unit_us: int) -> Build:
     return compile_call
 
 
-def _date_difference(end: Compiled, start: Compiled) -> Compiled:
+def _subtract_dates(end: Compiled, start: Compiled) -> Compiled:
     for operand in (end, start):
         if operand.kind not in ("date", "timestamp", "string", "void"):
             raise NotNativeError(f"a date made of {operand.kind}")
     subtract = partial(compute_numbers, "int", lambda left, right: left - right)
-    return build("int", subtract, _days(end), _days(start))
+    return build("int", subtract, _cast_to_date(end), _cast_to_date(start))
 
 
 def _trim(function: Callable[..., pa.Array]) -> Build:
-    return _arrow_function("string", lambda texts: function(texts, characters=" "))
+    return _make_arrow_function("string", lambda texts: function(texts, characters=" "))
 
 
-def _substring(text: str, start: int, length: int = MAX_INT) -> str:
+def _cut_text(text: str, start: int, length: int = MAX_INT) -> str:
     """Return a part of a text: `start` counts from 1, from the end if negative; 0 is the first character."""
     first = start - 1 if start > 0 else len(text) + start if start < 0 else 0
     end = min(max(first + length, -MAX_INT - 1), MAX_INT)
     return text[max(first, 0) : max(end, 0)] if end > first else ""
 
 
-def _compile_substring(*given: Compiled) -> Compiled:
+def _compile_cut(*given: Compiled) -> Compiled:
     text, places = cast(given[0], "string"), [cast(place, "int") for place in given[1:]]
     constants = [place.constant.as_py() if place.constant is not None else None for place in places]
     if None not in constants and constants[0] >= 0:
         start = max(constants[0] - 1, 0)
         stop = min(start + max(constants[1], 0) if len(constants) == 2 else MAX_INT, MAX_INT)
         return build("string", lambda texts: pc.utf8_slice_codeunits(texts, start=start, stop=stop), text)
-    return build("string", partial(compute_texts, "string", _substring), text, *places)
+    return build("string", partial(compute_texts, "string", _cut_text), text, *places)
 
 
-def _left(text: Compiled, length: Compiled) -> Compiled:
-    return _compile_substring(text, make_constant("int", 1), length)
+def _take_left(text: Compiled, length: Compiled) -> Compiled:
+    return _compile_cut(text, make_constant("int", 1), length)
 
 
-def _right(text: str, length: int) -> str:
+def _take_right(text: str, length: int) -> str:
     return "" if length <= 0 else text[-length:]
 
 
@@ -200,7 +209,7 @@ def _pad(text: str, length: int, padding: str, left: bool) -> str:
 
 
 def _compile_pad(left: bool) -> Build:
-    return _text_function("string", partial(_pad, left=left), ("string", "int", "string"))
+    return _make_text_function("string", partial(_pad, left=left), ("string", "int", "string"))
 
 
 def _replace(text: Compiled, searched: Compiled, replacement: Compiled) -> Compiled:
@@ -227,14 +236,14 @@ def _get_text(literal: Compiled) -> str:
     return str(literal.constant.as_py())
 
 
-def _concat(*given: Compiled) -> Compiled:
+def _concatenate(*given: Compiled) -> Compiled:
     operands = [cast(operand, "string") for operand in given]
     if len(operands) == 1:
         return operands[0]
     return build("string", lambda *texts: pc.binary_join_element_wise(*texts, ""), *operands)
 
 
-def _concat_with_separator(*given: Compiled) -> Compiled:
+def _join_with_separator(*given: Compiled) -> Compiled:
     if any(operand.kind == TEXTS for operand in given):
         raise NotNativeError("concat_ws of a list")
     separator, *operands = [cast(operand, "string") for operand in given]
@@ -289,14 +298,14 @@ def take_item(texts: Compiled, place: int) -> Compiled:
     return build("string", take, texts)
 
 
-def _element_at(texts: Compiled, place: Compiled) -> Compiled:
+def _find_element(texts: Compiled, place: Compiled) -> Compiled:
     number = place.constant.as_py() if place.constant is not None and place.kind in WHOLE else 0
     if not number:
         raise NotNativeError("element_at at a place that is no literal, or 0")
     return take_item(texts, number - 1 if number > 0 else number)
 
 
-def _size(texts: Compiled) -> Compiled:
+def _count_items(texts: Compiled) -> Compiled:
     if texts.kind != TEXTS:
         raise NotNativeError(f"the size of {texts.kind}")
     return build("int", lambda lists: pc.fill_null(pc.list_value_length(lists), -1), texts)
@@ -338,7 +347,7 @@ def _is_nan(operand: Compiled) -> Compiled:
     return build("boolean", lambda values: pc.fill_null(pc.is_nan(values), False), _as_real(operand))
 
 
-def _null_if(left: Compiled, right: Compiled) -> Compiled:
+def _remove_equal(left: Compiled, right: Compiled) -> Compiled:
     equal = compare("=", left, right)
 
     def remove(same: Value, values: Value) -> pa.Array:
@@ -378,8 +387,8 @@ def _wrap(number: int) -> int:
     return (number + 2**63) % 2**64 - 2**63
 
 
-def _pmod(left: Compiled, right: Compiled) -> Compiled:
-    rest = remainder(left, right)
+def _compute_pmod(left: Compiled, right: Compiled) -> Compiled:
+    rest = compute_remainder(left, right)
     divisor = cast(right, rest.kind)
 
     def make_positive(rests: np.ndarray, divisors: np.ndarray) -> np.ndarray:
@@ -389,8 +398,12 @@ def _pmod(left: Compiled, right: Compiled) -> Compiled:
     return build(rest.kind, partial(compute_numbers, rest.kind, make_positive), rest, divisor)
 
 
-def _degrees(texts: Value) -> pa.Array:
+def _compute_degrees(texts: Value) -> pa.Array:
     return pc.multiply(texts, pa.scalar(57.29577951308232))
+
+
+def _find_sign(numbers: np.ndarray) -> np.ndarray:
+    return np.where(numbers == 0, numbers, np.sign(numbers))
 
 
 def _clock(unit_seconds: int, modulus: int) -> Callable[[np.ndarray], np.ndarray]:
@@ -398,82 +411,86 @@ def _clock(unit_seconds: int, modulus: int) -> Callable[[np.ndarray], np.ndarray
 
 
 FUNCTIONS: dict[str, Build] = {
-    "abs": _absolute,
+    "abs": _compute_absolute,
     "ceil": _to_whole(np.ceil),
     "ceiling": _to_whole(np.ceil),
     "floor": _to_whole(np.floor),
-    "sqrt": _real_function("double", pc.sqrt),
-    "sign": _real_function("double", partial(compute_numbers, "double", lambda x: np.where(x == 0, x, np.sign(x)))),
-    "signum": _real_function("double", partial(compute_numbers, "double", lambda x: np.where(x == 0, x, np.sign(x)))),
-    "radians": _real_function("double", lambda values: pc.multiply(values, pa.scalar(0.017453292519943295))),
-    "degrees": _real_function("double", _degrees),
+    "sqrt": _make_real_function("double", pc.sqrt),
+    "sign": _make_real_function(
+        "double", partial(compute_numbers, "double", lambda x: np.where(x == 0, x, np.sign(x)))
+    ),
+    "signum": _make_real_function(
+        "double", partial(compute_numbers, "double", lambda x: np.where(x == 0, x, np.sign(x)))
+    ),
+    "radians": _make_real_function("double", lambda values: pc.multiply(values, pa.scalar(0.017453292519943295))),
+    "degrees": _make_real_function("double", _compute_degrees),
     "isnan": _is_nan,
-    "nanvl": _real_function("double", _nanvl),
+    "nanvl": _make_real_function("double", _replace_nan),
     "isnull": is_null,
     "isnotnull": lambda operand: negate_condition(is_null(operand)),
     "coalesce": coalesce,
     "ifnull": coalesce,
     "nvl": coalesce,
-    "nullif": _null_if,
+    "nullif": _remove_equal,
     "if": lambda condition, then, other: choose([(condition, then)], other),
     "nvl2": lambda tested, then, other: choose([(negate_condition(is_null(tested)), then)], other),
     "greatest": _choose_extreme(True),
     "least": _choose_extreme(False),
-    "mod": remainder,
-    "pmod": _pmod,
+    "mod": compute_remainder,
+    "pmod": _compute_pmod,
     "trim": _trim(pc.utf8_trim),
     "ltrim": _trim(pc.utf8_ltrim),
     "rtrim": _trim(pc.utf8_rtrim),
-    **dict.fromkeys(("length", "char_length", "character_length"), _arrow_function("int", pc.utf8_length)),
-    "reverse": _arrow_function("string", pc.utf8_reverse),
-    "ascii": _text_function("int", lambda text: ord(text[0]) if text else 0),
-    "startswith": _text_function("boolean", str.startswith, ("string", "string")),
-    "endswith": _text_function("boolean", str.endswith, ("string", "string")),
-    "contains": _text_function("boolean", lambda text, part: part in text, ("string", "string")),
+    **dict.fromkeys(("length", "char_length", "character_length"), _make_arrow_function("int", pc.utf8_length)),
+    "reverse": _make_arrow_function("string", pc.utf8_reverse),
+    "ascii": _make_text_function("int", lambda text: ord(text[0]) if text else 0),
+    "startswith": _make_text_function("boolean", str.startswith, ("string", "string")),
+    "endswith": _make_text_function("boolean", str.endswith, ("string", "string")),
+    "contains": _make_text_function("boolean", lambda text, part: part in text, ("string", "string")),
     "instr": lambda text, part: _compile_locate(part, text),
     "locate": _compile_locate,
-    "substring": _compile_substring,
-    "substr": _compile_substring,
-    "left": _left,
-    "right": _text_function("string", _right, ("string", "int")),
+    "substring": _compile_cut,
+    "substr": _compile_cut,
+    "left": _take_left,
+    "right": _make_text_function("string", _take_right, ("string", "int")),
     "lpad": _compile_pad(left=True),
     "rpad": _compile_pad(left=False),
     "replace": _replace,
     "translate": _translate,
-    "concat": _concat,
-    "concat_ws": _concat_with_separator,
+    "concat": _concatenate,
+    "concat_ws": _join_with_separator,
     "split": _split,
-    "element_at": _element_at,
-    "size": _size,
-    "year": _of_date(lambda days: split_days(days)[0]),
-    "quarter": _of_date(lambda days: (split_days(days)[1] + 2) // 3),
-    "month": _of_date(lambda days: split_days(days)[1]),
-    "day": _of_date(lambda days: split_days(days)[2]),
-    "dayofmonth": _of_date(lambda days: split_days(days)[2]),
-    "dayofweek": _of_date(lambda days: (find_weekday(days) + 1) % 7 + 1),
-    "dayofyear": _of_date(find_day_of_year),
-    "weekday": _of_date(find_weekday),
-    "weekofyear": _of_date(find_week),
-    "hour": _of_time("int", _clock(3600, 24)),
-    "minute": _of_time("int", _clock(60, 60)),
-    "second": _of_time("int", _clock(1, 60)),
-    "unix_seconds": _of_time("bigint", lambda times: times // MICROSECONDS, casts=False),
-    "unix_millis": _of_time("bigint", lambda times: times // 1000, casts=False),
-    "unix_micros": _of_time("bigint", lambda times: times, casts=False),
-    "timestamp_seconds": _timestamp_of(MICROSECONDS),
-    "timestamp_millis": _timestamp_of(1000),
-    "timestamp_micros": _timestamp_of(1),
-    "datediff": _date_difference,
+    "element_at": _find_element,
+    "size": _count_items,
+    "year": _make_date_function(lambda days: split_days(days)[0]),
+    "quarter": _make_date_function(lambda days: (split_days(days)[1] + 2) // 3),
+    "month": _make_date_function(lambda days: split_days(days)[1]),
+    "day": _make_date_function(lambda days: split_days(days)[2]),
+    "dayofmonth": _make_date_function(lambda days: split_days(days)[2]),
+    "dayofweek": _make_date_function(lambda days: (find_weekday(days) + 1) % 7 + 1),
+    "dayofyear": _make_date_function(find_day_of_year),
+    "weekday": _make_date_function(find_weekday),
+    "weekofyear": _make_date_function(find_week),
+    "hour": _make_time_function("int", _clock(3600, 24)),
+    "minute": _make_time_function("int", _clock(60, 60)),
+    "second": _make_time_function("int", _clock(1, 60)),
+    "unix_seconds": _make_time_function("bigint", lambda times: times // MICROSECONDS, casts=False),
+    "unix_millis": _make_time_function("bigint", lambda times: times // 1000, casts=False),
+    "unix_micros": _make_time_function("bigint", lambda times: times, casts=False),
+    "timestamp_seconds": _make_timestamp_function(MICROSECONDS),
+    "timestamp_millis": _make_timestamp_function(1000),
+    "timestamp_micros": _make_timestamp_function(1),
+    "datediff": _subtract_dates,
 }
 
 
 def _to_date(operand: Compiled) -> Compiled:
     if operand.kind not in ("date", "timestamp", "string", "void"):
         raise NotNativeError(f"a date made of {operand.kind}")
-    return _days(operand)
+    return _cast_to_date(operand)
 
 
-def _checksum(operand: Compiled) -> Compiled:
+def _compute_checksum(operand: Compiled) -> Compiled:
     if operand.kind not in ("string", "void"):
         raise NotNativeError(f"crc32 of {operand.kind}")
     return build(
@@ -481,4 +498,4 @@ def _checksum(operand: Compiled) -> Compiled:
     )
 
 
-FUNCTIONS |= {"to_date": _to_date, "crc32": _checksum}
+FUNCTIONS |= {"to_date": _to_date, "crc32": _compute_checksum}

@@ -217,7 +217,7 @@ def _divide_cut(dividend: np.ndarray, divisor: np.ndarray) -> np.ndarray:
     return np.where(divisor == -1, -dividend, quotient)
 
 
-def remainder(left: Compiled, right: Compiled) -> Compiled:
+def compute_remainder(left: Compiled, right: Compiled) -> Compiled:
     """Return the remainder, with the sign of the dividend; null if the divisor is 0."""
     kind = _find_calculated_kind(left.kind, right.kind)
 

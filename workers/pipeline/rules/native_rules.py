@@ -16,7 +16,14 @@ from workers.pipeline.events.layout import Layout, get_criterion_column
 from workers.pipeline.rules.native_casts import parse_whole
 from workers.pipeline.rules.native_expressions import compile_expression
 from workers.pipeline.rules.native_operators import as_condition
-from workers.pipeline.rules.native_values import Compiled, Frame, NotNativeError, build, compute_by_form, make_column
+from workers.pipeline.rules.native_values import (
+    Compiled,
+    EventColumns,
+    NotNativeError,
+    build,
+    compute_by_form,
+    make_column,
+)
 from workers.pipeline.rules.reference import Reference
 from workers.pipeline.rules.rule_language import parse_expression
 from workers.pipeline.rules.rules import (
@@ -33,7 +40,7 @@ from workers.pipeline.rules.rules import (
     list_named_criteria,
 )
 
-Step = Callable[[Frame], Frame]
+Step = Callable[[EventColumns], EventColumns]
 _ADDRESS = r"\A[0-9]{1,3}(\.[0-9]{1,3}){3}\z"
 
 
@@ -74,12 +81,12 @@ class NativeRules:
 
     def apply(self, batch: pa.RecordBatch, passed: dict[str, int]) -> pa.RecordBatch:
         """Return the events that pass the rules, with the needed columns. Adds to `passed` what passes each rule."""
-        frame = Frame({name: batch.column(name) for name in batch.schema.names}, batch.num_rows)
+        events = EventColumns({name: batch.column(name) for name in batch.schema.names}, batch.num_rows)
         for name, step in self._steps:
-            frame = step(frame)
+            events = step(events)
             if name in passed:
-                passed[name] += frame.rows
-        return pa.RecordBatch.from_arrays([frame.columns[name] for name in self._names], names=list(self._names))
+                passed[name] += events.rows
+        return pa.RecordBatch.from_arrays([events.columns[name] for name in self._names], names=list(self._names))
 
     def _compile_rule(self, rule: Rule, needed: frozenset[str]) -> Step:
         """Compile a rule. needed: the columns that are needed after it."""
@@ -130,23 +137,23 @@ def _list_needed(rules: tuple[Rule, ...], names: tuple[str, ...]) -> frozenset[s
     return list_named_columns(rules) | criteria | frozenset(names)
 
 
-def _select(frame: Frame, needed: frozenset[str]) -> Frame:
-    return frame.replace({name: column for name, column in frame.columns.items() if name in needed})
+def _select(events: EventColumns, needed: frozenset[str]) -> EventColumns:
+    return events.replace({name: column for name, column in events.columns.items() if name in needed})
 
 
 def _keep(condition: Compiled, discard: bool, needed: frozenset[str]) -> Step:
-    def step(frame: Frame) -> Frame:
-        held = pc.fill_null(condition.compute(frame), False)
-        return _select(frame, needed).filter(pc.invert(held) if discard else held)
+    def step(events: EventColumns) -> EventColumns:
+        held = pc.fill_null(condition.compute(events), False)
+        return _select(events, needed).filter(pc.invert(held) if discard else held)
 
     return step
 
 
 def _replace_columns(compute: Mapping[str, Compiled], drop: tuple[str, ...] = ()) -> Step:
-    def step(frame: Frame) -> Frame:
-        made = {name: column.compute(frame) for name, column in compute.items()}
-        kept = {name: column for name, column in {**frame.columns, **made}.items() if name not in drop}
-        return frame.replace(kept)
+    def step(events: EventColumns) -> EventColumns:
+        made = {name: column.compute(events) for name, column in compute.items()}
+        kept = {name: column for name, column in {**events.columns, **made}.items() if name not in drop}
+        return events.replace(kept)
 
     return step
 
@@ -154,11 +161,11 @@ def _replace_columns(compute: Mapping[str, Compiled], drop: tuple[str, ...] = ()
 def _cleanse(columns: Mapping[str, Compiled], needed: frozenset[str]) -> Step:
     replace = _replace_columns(columns)
 
-    def step(frame: Frame) -> Frame:
-        frame = replace(frame)
+    def step(events: EventColumns) -> EventColumns:
+        events = replace(events)
         # NaN counts as null here, as in Spark.
-        nulls = [pc.is_null(frame.columns[name], nan_is_null=True) for name in columns]
-        return _select(frame, needed).filter(pc.invert(reduce(pc.or_, nulls)))
+        nulls = [pc.is_null(events.columns[name], nan_is_null=True) for name in columns]
+        return _select(events, needed).filter(pc.invert(reduce(pc.or_, nulls)))
 
     return step
 
@@ -175,11 +182,11 @@ def _enrich(key: Compiled, using: str, table: Reference) -> Step:
     # The last element is the null of rows that are not in the table.
     values = [pa.array([*(row[place] for row in rows), None], pa.string()) for place in range(len(table.columns))]
 
-    def step(frame: Frame) -> Frame:
-        places = pc.fill_null(found.compute(frame), len(rows))
+    def step(events: EventColumns) -> EventColumns:
+        places = pc.fill_null(found.compute(events), len(rows))
         made = {name: texts.take(places) for name, texts in zip(table.columns, values, strict=True)}
-        result = frame.replace({**frame.columns, **made})
-        if (len(rows) + 1) * 4 < frame.rows:
+        result = events.replace({**events.columns, **made})
+        if (len(rows) + 1) * 4 < events.rows:
             result.distinct |= {
                 name: DistinctTexts(texts, places) for name, texts in zip(table.columns, values, strict=True)
             }

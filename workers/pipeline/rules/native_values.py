@@ -39,7 +39,7 @@ class NotNativeError(Exception):
 
 
 @dataclass
-class Frame:
+class EventColumns:
     """The rows that an expression reads.
 
     distinct: the distinct texts of columns, as far as they are known; None if they are too many.
@@ -55,7 +55,7 @@ class Frame:
             self.distinct[name] = find_distinct_texts(self.columns[name])
         return self.distinct[name]
 
-    def filter(self, mask: pa.Array) -> "Frame":
+    def filter(self, mask: pa.Array) -> "EventColumns":
         """Return the rows where `mask` is true."""
         places = pc.indices_nonzero(pc.fill_null(mask, False))
         if len(places) == self.rows:
@@ -65,16 +65,16 @@ class Frame:
             name: found and DistinctTexts(found.texts, found.places.take(places))
             for name, found in self.distinct.items()
         }
-        return Frame(columns, len(places), distinct)
+        return EventColumns(columns, len(places), distinct)
 
-    def replace(self, columns: Mapping[str, pa.Array]) -> "Frame":
+    def replace(self, columns: Mapping[str, pa.Array]) -> "EventColumns":
         """Return the rows with other columns, or without some: `columns` are all columns afterwards."""
         distinct = {
             name: texts
             for name, texts in self.distinct.items()
             if name in columns and columns[name] is self.columns.get(name)
         }
-        return Frame(columns, self.rows, distinct)
+        return EventColumns(columns, self.rows, distinct)
 
 
 @dataclass(frozen=True)
@@ -86,15 +86,15 @@ class Compiled:
     """
 
     kind: str
-    evaluate: Callable[[Frame], Value]
+    evaluate: Callable[[EventColumns], Value]
     columns: frozenset[str] = frozenset()
     constant: pa.Scalar | None = None
     text: str | None = None
     is_column: bool = False
 
-    def compute(self, frame: Frame) -> pa.Array:
+    def compute(self, events: EventColumns) -> pa.Array:
         """Return the value of each row."""
-        return as_array(evaluate_by_text(self).evaluate(frame), frame.rows)
+        return as_array(evaluate_by_text(self).evaluate(events), events.rows)
 
 
 def find_arrow_type(kind: str) -> pa.DataType:
@@ -117,9 +117,9 @@ def make_constant(kind: str, value: Any) -> Compiled:
 
 
 def make_column(kind: str, name: str) -> Compiled:
-    """Return a column of the frame."""
+    """Return an expression that is a column."""
     text = name if kind == "string" else None
-    return Compiled(kind, lambda frame: frame.columns[name], frozenset({name}), text=text, is_column=True)
+    return Compiled(kind, lambda events: events.columns[name], frozenset({name}), text=text, is_column=True)
 
 
 def build(kind: str, function: Callable[..., pa.Array], *operands: Compiled) -> Compiled:
@@ -139,9 +139,9 @@ def build(kind: str, function: Callable[..., pa.Array], *operands: Compiled) -> 
     return Compiled(kind, _call(function, operands), columns, text=text)
 
 
-def _call(function: Callable[..., pa.Array], operands: Sequence[Compiled]) -> Callable[[Frame], pa.Array]:
-    def evaluate(frame: Frame) -> pa.Array:
-        return function(*[operand.evaluate(frame) for operand in operands])
+def _call(function: Callable[..., pa.Array], operands: Sequence[Compiled]) -> Callable[[EventColumns], pa.Array]:
+    def evaluate(events: EventColumns) -> pa.Array:
+        return function(*[operand.evaluate(events) for operand in operands])
 
     return evaluate
 
@@ -152,11 +152,11 @@ def evaluate_by_text(expression: Compiled) -> Compiled:
     if name is None or expression.is_column:
         return expression
 
-    def evaluate(frame: Frame) -> Value:
-        distinct = frame.find_distinct(name)
+    def evaluate(events: EventColumns) -> Value:
+        distinct = events.find_distinct(name)
         if distinct is None:
-            return expression.evaluate(frame)
-        values = expression.evaluate(Frame({name: distinct.texts}, len(distinct.texts), {name: None}))
+            return expression.evaluate(events)
+        values = expression.evaluate(EventColumns({name: distinct.texts}, len(distinct.texts), {name: None}))
         return values.take(distinct.places)
 
     return Compiled(expression.kind, evaluate, expression.columns)

@@ -20,7 +20,7 @@ from bench.pipeline.random_rules import (
 from workers.pipeline.rules.calendar_numbers import find_week, find_weekday, join_days, split_days
 from workers.pipeline.rules.native_casts import parse_real, parse_whole
 from workers.pipeline.rules.native_expressions import compile_expression
-from workers.pipeline.rules.native_values import Frame, NotNativeError
+from workers.pipeline.rules.native_values import EventColumns, NotNativeError
 from workers.pipeline.rules.rule_functions import FUNCTIONS
 from workers.pipeline.rules.rule_language import parse_expression
 
@@ -34,7 +34,7 @@ ON_SPARK = (
 def evaluate(text: str, **columns: list) -> list:
     arrays = {name: pa.array(values, pa.string()) for name, values in columns.items()}
     compiled = compile_expression(parse_expression(text, "keep").tree, dict.fromkeys(columns, "string"))
-    return compiled.compute(Frame(arrays, len(next(iter(arrays.values()))))).to_pylist()
+    return compiled.compute(EventColumns(arrays, len(next(iter(arrays.values()))))).to_pylist()
 
 
 def make_texts(seed: int, count: int) -> list[str]:
