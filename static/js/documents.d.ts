@@ -275,6 +275,8 @@ interface ApplicationStatus {
   "kept_per_second": number | null;
   "alerts_per_second": number | null;
   "rules": Array<RuleStatus>;
+  "rule_engine": string;
+  "spark_reason": string | null;
   "batch_seconds": number | null;
   "batch_overhead_seconds": number | null;
   "batch_overhead_cv2": number | null;

@@ -23,7 +23,8 @@ def sample_application():
     return {
         "state": "running", "error": None, "hindrance": None, "queues": ["telemetry"],
         "sinks": {"outage": ["alert"]}, "batch": 12, "in_per_second": 30.0, "kept_per_second": 20.0,
-        "alerts_per_second": 0.5, "rules": [{"name": "discard", "in": 30, "out": 20}], "batch_seconds": 0.4,
+        "alerts_per_second": 0.5, "rules": [{"name": "discard", "in": 30, "out": 20}],
+        "rule_engine": "arrow", "spark_reason": None, "batch_seconds": 0.4,
         "batch_overhead_seconds": 0.2, "batch_overhead_cv2": 0.4, "latency_p95_seconds": 3.4,
         "offered_per_second": 20.4, "shed_per_second": 0.0, "shed_share": 0.0, "shed_events": 0,
         "watermark_lag_seconds": 3.0, "waiting_events": 12,

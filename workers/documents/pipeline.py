@@ -26,6 +26,7 @@ STARTING, RUNNING, STALLED, STOPPING, STOPPED, FAILED, NOT_REPORTING = STATES
 UNHEARD = (NOT_REPORTING, None)  # it does not report, or has never reported
 AT_WORK = (RUNNING, STALLED)  # the process runs
 OUTDATED = (STALLED, FAILED, NOT_REPORTING)  # its figures are from its last work
+RULE_ENGINES = (IN_ARROW, IN_SPARK) = ("arrow", "spark")
 State = Annotated[str, describe(values=STATES)]
 Measures = dict[str, float | None]  # controllers.parallelism.measured_topology.MEASURES of one task
 
@@ -204,6 +205,8 @@ class ApplicationStatus(StoredDocument, frozen=True, kw_only=True):
     kept_per_second: PerSecond | None = None
     alerts_per_second: PerSecond | None = None
     rules: list[RuleStatus] = []
+    rule_engine: Annotated[str, describe("What runs the rules.", values=RULE_ENGINES)] = IN_SPARK
+    spark_reason: Annotated[str | None, describe("Why Spark runs the rules; null: Arrow does, or unknown.")] = None
     batch_seconds: Seconds | None = None
     batch_overhead_seconds: Seconds | None = None
     batch_overhead_cv2: Annotated[

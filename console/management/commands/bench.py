@@ -17,7 +17,7 @@ import psutil
 from django.core.management.base import CommandParser
 
 from common.errors import BadInput
-from common.parsing import parse_option_number
+from common.parsing import parse_option_number, parse_option_whole_number
 from console.management.document import JsonCommand
 
 # The folder of `bench` that has it; "" if it is a folder itself.
@@ -26,6 +26,7 @@ BENCHES = {
     "segment": "queues",
     "pipeline": "pipeline",
     "matcher": "pipeline",
+    "rules": "pipeline",
     "shedding": "laws",
     "lqr": "laws",
     "rebalancing": "laws",
@@ -50,6 +51,8 @@ BENCHES = {
     "peers": "peers",
 }
 
+OF_RULES = ("count", "seed")  # options of one bench
+MAX_EXPRESSIONS = 10_000_000
 MAX_SECONDS = 43_200  # takes a night
 ADDITIONS = 10_000_000
 # Installed packages have none: they are measured in a checkout.
@@ -81,12 +84,13 @@ def is_built(name: str) -> bool:
     return HAS_BENCHES and name in BENCHES and importlib.util.find_spec(get_module_name(name)) is not None
 
 
-def run_bench(name: str, seconds: float) -> dict[str, Any]:
+def run_bench(name: str, seconds: float, **chosen: int) -> dict[str, Any]:
+    """Run a bench. chosen: its own options."""
     if not is_built(name):
         if not HAS_BENCHES:
             raise BadInput("NAME", "needs a checkout of the repository; a wheel has no benchmarks.")
         raise BadInput("NAME", f"must be one of {', '.join(filter(is_built, BENCHES))}; {name} is not available yet")
-    measured = importlib.import_module(get_module_name(name)).run(seconds)
+    measured = importlib.import_module(get_module_name(name)).run(seconds, **chosen)
     return {"name": name, **measured, "machine": measure_machine()}
 
 
@@ -113,6 +117,8 @@ class Command(JsonCommand):
         parser.add_argument("names", metavar="NAME", nargs="*")
         parser.add_argument("--all", action="store_true", help="all available benchmarks")
         parser.add_argument("--seconds", type=parse_option_number, default=3.0, help="duration of each measurement, s")
+        parser.add_argument("--count", type=parse_option_whole_number, help="expressions that `rules` compares")
+        parser.add_argument("--seed", type=parse_option_whole_number, help="seed of the expressions that `rules` makes")
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
         parser.add_argument("--strict", action="store_true", help="exit with 1 if a figure exceeds its limit")
 
@@ -139,12 +145,18 @@ class Command(JsonCommand):
                 raise BadInput("NAME", f"must be one of {', '.join(BENCHES)}, not {name}")
         if not names:
             raise BadInput("NAME", f"is required ({', '.join(BENCHES)}), or use --all")
-        self.results = [run_bench(name, seconds) for name in names]
+        chosen = {name: options[name] for name in OF_RULES if options[name] is not None}
+        if not 0 < chosen.get("count", 1) <= MAX_EXPRESSIONS:
+            raise BadInput("--count", f"must be from 1 to {MAX_EXPRESSIONS:,}")
+        if chosen and names != ["rules"]:
+            raise BadInput(f"--{next(iter(chosen))}", "is an option of `bench rules` alone; leave it out")
+        self.results = [run_bench(name, seconds, **chosen) for name in names]
         return self.results[0] if len(names) == 1 and not options["all"] else {"benches": self.results}
 
     def format_output(self, document: dict[str, Any]) -> str:
         lines = []
         for bench in document.get("benches", [document]):
+            lines += bench.get("notes", [])
             for kind in ("figures", "peers", "ratio"):
                 for key, value in bench[kind].items():
                     shown = f"{value:,.3f}" if isinstance(value, float) and abs(value) < 100 else f"{value:,.0f}"

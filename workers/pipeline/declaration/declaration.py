@@ -13,6 +13,7 @@ YAML; see `applications/`.
 | monitor | list of {criterion, column, quantile, window_seconds (300), type}: criteria that follow a quantile
 |
 | rules | list of rules, in order |
+| engine | auto (rules run in Arrow if it covers them, otherwise in Spark) or spark (auto) |
 | key | default key column of the patterns: a pattern relates events that have the same key |
 | operators | list of {name, key, patterns}; each has one key |
 | patterns | list of patterns; each gets an operator of its own |
@@ -65,6 +66,7 @@ from workers.pipeline.patterns.predicate import BoundExpression, Predicate
 from workers.pipeline.rules.reference import ReferenceTable, get_table_path
 from workers.pipeline.rules.rule_language import MAX_CHARACTERS
 from workers.pipeline.rules.rules import (
+    ENGINES,
     MAX_RULES,
     Cleanse,
     Enrich,
@@ -92,7 +94,7 @@ MAX_CRITERIA = 64
 MAX_MONITORED = 32
 MAX_WEIGHT = 1e6
 _GENERAL_KEYS = ("name", "queues", "replicas", "lateness_seconds", "attributes", "criteria", "monitor", "rules")
-KEYS = (*_GENERAL_KEYS, "key", "operators", "patterns", "types", "sink", "sinks")
+KEYS = (*_GENERAL_KEYS, "engine", "key", "operators", "patterns", "types", "sink", "sinks")
 COLUMN = re.compile(r"\A[A-Za-z]\w{0,63}\Z", re.ASCII)
 MAX_EXPRESSIONS = 64
 RULES = ("discard", "keep", "project", "enrich", "sample", "cleanse")
@@ -103,6 +105,7 @@ class Application:
     """A declared application, read and validated, except for its SQL.
 
     Spark checks the SQL (`rules.check_rules`). sinks: type of complex event → the queues that it is published to.
+    engine: what runs the rules (ENGINES).
     """
 
     name: str
@@ -114,6 +117,7 @@ class Application:
     replicas: tuple[str, ...] = ("iap1",)
     attributes: tuple[Attribute, ...] = ()
     monitored: tuple[MonitoredQuantile, ...] = ()
+    engine: str = ENGINES[0]
 
     @property
     def patterns(self) -> tuple[Pattern, ...]:
@@ -209,6 +213,7 @@ def build_application(document: object, folder: Path) -> Application:
         list_replica_names(replicas.validate(document.get("replicas", 1), "replicas")),
         attributes,
         _parse_monitored(document.get("monitor", []), criteria, attributes),
+        checks.accept_choice(ENGINES).validate(document.get("engine", ENGINES[0]), "engine"),
     )
 
 

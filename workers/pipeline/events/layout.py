@@ -5,6 +5,7 @@ attributes, so each distinct text of a batch is parsed once. A value that can't 
 event, described in words; the event goes to the dead letters with it.
 """
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queues.events import block
+from workers.pipeline.events.distinct_texts import find_distinct_texts
 
 TYPES = {"text": pa.string(), "number": pa.float64(), "integer": pa.int64(), "boolean": pa.bool_()}
 SQL_TYPES = {"text": "string", "number": "double", "integer": "bigint", "boolean": "boolean"}
@@ -49,16 +51,60 @@ class Attribute:
 
 def extract(texts: pa.Array, attributes: tuple[Attribute, ...]) -> tuple[list[pa.Array], pa.Array]:
     """Return a column for each attribute, and the fault of each row or null."""
-    encoded = texts.dictionary_encode()
-    # One more element than there are texts, for events without attributes.
-    documents = [*encoded.dictionary.to_pylist(), None]
-    places = pc.fill_null(encoded.indices, len(documents) - 1)
-    rows = [_parse_row(text, attributes) for text in documents]
-    columns = [
-        pa.array([row[0][place] for row in rows], TYPES[attribute.kind]).take(places)
-        for place, attribute in enumerate(attributes)
-    ]
-    return columns, pa.array([row[1] for row in rows], pa.string()).take(places)
+    distinct = find_distinct_texts(texts)
+    if distinct is None:
+        return _read_texts(texts, attributes)
+    columns, faults = _read_texts(distinct.texts, attributes)
+    return [column.take(distinct.places) for column in columns], faults.take(distinct.places)
+
+
+def _read_texts(texts: pa.Array, attributes: tuple[Attribute, ...]) -> tuple[list[pa.Array], pa.Array]:
+    documents = _parse_together(texts)
+    columns = documents and [_read_column(documents, attribute) for attribute in attributes]
+    if columns and None not in columns:
+        return columns, pa.nulls(len(texts), pa.string())
+    # Something is wrong with at least one text: each is read on its own, and its fault is described.
+    rows = [_parse_row(text, attributes) for text in texts.to_pylist()]
+    return [
+        pa.array([row[0][place] for row in rows], TYPES[attribute.kind]) for place, attribute in enumerate(attributes)
+    ], pa.array([row[1] for row in rows], pa.string())
+
+
+def _parse_together(texts: pa.Array) -> list[dict[str, Any]] | None:
+    """Return the objects of all texts, parsed as one document; None if any text is no object.
+
+    Between two texts is a random one. Without it, texts that are invalid on their own could be valid together.
+    """
+    mark = secrets.token_hex(16)
+    filled = pc.replace_with_mask(texts, pc.fill_null(pc.equal(texts, ""), True), "{}")
+    together = pc.binary_join(pa.ListArray.from_arrays([0, len(filled)], filled), f',"{mark}",')[0].as_buffer()
+    try:
+        parsed = orjson.loads(b"".join((b"[", together, b"]")))
+    except orjson.JSONDecodeError:
+        return None
+    documents, marks = parsed[::2], parsed[1::2]
+    if len(documents) != len(texts) or set(map(type, documents)) != {dict} or marks.count(mark) != len(marks):
+        return None
+    return list(documents)
+
+
+_NONE = type(None)
+_EXACT = {"text": {str, _NONE}, "number": {float, int, _NONE}, "integer": {int, _NONE}, "boolean": {bool, _NONE}}
+
+
+def _read_column(documents: list[dict[str, Any]], attribute: Attribute) -> pa.Array | None:
+    """Return the values of an attribute; None if one of them is faulty."""
+    name = attribute.name
+    values = [document.get(name) for document in documents]
+    kinds = set(map(type, values))
+    if not kinds <= _EXACT[attribute.kind] or (attribute.required and _NONE in kinds):
+        return None
+    if attribute.kind == "number" and int in kinds:
+        values = [None if value is None else float(value) for value in values]
+    try:
+        return pa.array(values, TYPES[attribute.kind])
+    except OverflowError:
+        return None
 
 
 def _parse_row(text: str | None, attributes: tuple[Attribute, ...]) -> tuple[list[Any], str | None]:
@@ -132,11 +178,15 @@ class Layout:
         return pa.schema([*own, *(pa.field(attribute.name, TYPES[attribute.kind]) for attribute in self.attributes)])
 
     @property
+    def kinds(self) -> dict[str, str]:
+        """Return the type of each column, by its name in SQL."""
+        own = {name: _SQL[_KINDS[name]] for name in self.columns}
+        attributes = {attribute.name: SQL_TYPES[attribute.kind] for attribute in self.attributes}
+        return own | attributes | {get_criterion_column(name): "double" for name in self.criteria}
+
+    @property
     def sql(self) -> str:
-        own = [f"{name} {_SQL[_KINDS[name]]}" for name in self.columns]
-        attributes = [f"`{attribute.name}` {SQL_TYPES[attribute.kind]}" for attribute in self.attributes]
-        criteria = [f"`{get_criterion_column(name)}` double" for name in self.criteria]
-        return ", ".join([*own, *attributes, *criteria])
+        return ", ".join(f"`{name}` {kind}" for name, kind in self.kinds.items())
 
     def add_criteria(self, rows: pa.RecordBatch, criteria: Mapping[str, float]) -> pa.RecordBatch:
         """Return the rows under `schema` with the columns of the criteria."""

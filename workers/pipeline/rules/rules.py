@@ -70,6 +70,8 @@ Rule = Filter | Project | Enrich | Sample | Cleanse
 REMOVING = (Filter, Sample, Cleanse)  # rules that remove events
 
 
+ENGINES = (AUTO, SPARK) = ("auto", "spark")  # what runs rules: auto is Arrow if it covers all of them
+
 MAX_RULES = 64
 MAX_TABLES = 8
 MAX_EXPRESSION_CHARACTERS = 20_000  # of all rules together

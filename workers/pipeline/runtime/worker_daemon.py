@@ -15,6 +15,7 @@ from common.files import keep_private
 TASKS = "pyspark.worker"  # the kind that executes tasks
 NEEDED = (
     "workers.pipeline.tiers.event_source",
+    "workers.pipeline.tiers.native_task",
     "workers.pipeline.tiers.operators",
     "workers.pipeline.tiers.result_writer",
 )

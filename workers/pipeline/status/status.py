@@ -44,6 +44,7 @@ from workers.pipeline.dispatch.result_queue import Room
 from workers.pipeline.patterns.graph import Operator, list_named_types
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.shedding import find_chain_starts, is_sheddable, limit_types
+from workers.pipeline.rules.native_rules import find_spark_reason
 from workers.pipeline.status.dropped_matches import DroppedMatchWarnings
 from workers.pipeline.status.measures import (
     RETAINED_SECONDS,
@@ -108,6 +109,7 @@ class StatusBoard:
     ) -> None:
         """before: the last status of an earlier process. notify: called when there is news."""
         self._application = application
+        self._spark_reason = find_spark_reason(application.rules, application.layout, application.engine)
         self._clock, self._monotonic = clock, monotonic
         self._totals = Totals.load(before)
         self._shed = ShedRecord(self._totals.shed, find_chain_starts(application.graph))
@@ -246,6 +248,8 @@ class StatusBoard:
                     )
                     for place, rule in enumerate(application.rules)
                 ],
+                rule_engine=pipeline.IN_SPARK if self._spark_reason else pipeline.IN_ARROW,
+                spark_reason=self._spark_reason,
                 batch_seconds=newest.seconds if newest else None,
                 batch_overhead_seconds=_compute_batch_overhead(window.batches, pause_seconds),
                 batch_overhead_cv2=self._overheads.cv2(pause_seconds),

@@ -134,32 +134,26 @@ class EventReader(DataSourceReader):
     """The plan does not contain the ranges: partition i reads the ranges of the assignment's task i."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        self._options = options
-        self._layout: Layout = get_decoder(Layout).decode(options["layout"])
-        self._monitored = get_decoder(tuple[MonitoredQuantile, ...]).decode(options["monitored"])
-
-    def partitions(self) -> list[InputPartition]:
-        return [InputPartition(task) for task in range(int(self._options["tasks"]))]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        options, assignment = self._options, BatchAssignment.get_current()
-        reader = RangeReader(
+        self._tasks = int(options["tasks"])
+        self._reader = TaskReader(
             options["control"],
             options["application"],
             options["replica"],
-            self._layout,
-            self._monitored,
+            get_decoder(Layout).decode(options["layout"]),
+            get_decoder(tuple[MonitoredQuantile, ...]).decode(options["monitored"]),
             float(options["patience"]),
         )
-        return reader.read(assignment, assignment.tasks[partition.value], partition.value)
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(task) for task in range(self._tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._reader.read(BatchAssignment.get_current(), partition.value)
 
 
 @dataclass(frozen=True)
-class RangeReader:
-    """Reads the events of a task: their columns, with the criteria. Keeps what it can't read, and the sketches.
-
-    monitored: the quantiles that the sketches are for. patience_seconds: how long it waits for a node to come back.
-    """
+class TaskReader:
+    """Reads the events of a task; it travels to the tasks. The fields are those of `EventSource`."""
 
     control_url: str
     application: str
@@ -168,14 +162,15 @@ class RangeReader:
     monitored: tuple[MonitoredQuantile, ...]
     patience_seconds: float
 
-    def read(
-        self, assignment: BatchAssignment, ranges: Iterable[containers.Range], task: int
-    ) -> Iterator[pa.RecordBatch]:
+    def read(self, assignment: BatchAssignment, task: int) -> Iterator[pa.RecordBatch]:
+        """Yield the events of a task of the batch. Then keep its faults and its sketches."""
         nodes = containers.get_nodes(READING_SECONDS)
         faults = containers.Faults(assignment.ahead_us, time.time_ns() // 1000)
         sketches = Sketches(self.monitored)
         blocks = (
-            block for part in ranges for block in containers.read_range(nodes, part, self.patience_seconds, faults)
+            block
+            for part in assignment.tasks[task]
+            for block in containers.read_range(nodes, part, self.patience_seconds, faults)
         )
         for lot in containers.merge_blocks(blocks):
             rows = containers.apply_layout(lot, self.layout, faults)

@@ -6,7 +6,7 @@ the result queue. Then the rows are published.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 import pyarrow as pa
@@ -22,11 +22,13 @@ from workers.pipeline.events.containers import Range, get_nodes
 from workers.pipeline.events.faults import FaultStore
 from workers.pipeline.events.layout import CARRIED
 from workers.pipeline.patterns.shedding import sum_task_counts
+from workers.pipeline.rules.native_rules import find_spark_reason
 from workers.pipeline.rules.rule_sql import RuleOutput, apply_rules, build_rule_counts
 from workers.pipeline.tiers.batch_work import BatchWork
-from workers.pipeline.tiers.event_source import BatchAssignment, EventSource, on_tasks
+from workers.pipeline.tiers.event_source import BatchAssignment, EventSource, TaskReader, on_tasks
 from workers.pipeline.tiers.finished_batch import ReplicaBatch
-from workers.pipeline.tiers.result_writer import BLOB, CUT_ROWS, WRITTEN, ResultWriter
+from workers.pipeline.tiers.native_task import LocalRunner, NativeTask, TaskReport, build_writer, sum_passed
+from workers.pipeline.tiers.result_writer import BLOB, CUT_ROWS, WRITTEN
 
 PLANNING_SECONDS = 1.0  # time limit for the answer of a node
 MAX_PLANS = 4  # number of plans that are kept; usually only one is in use
@@ -36,7 +38,8 @@ class RulePlans:
     """The rules of a replica as planned by Spark: one plan for each number of tasks and state of the reference tables.
 
     A plan is analyzed, optimized, and compiled once, and executed for every batch with its own assignment. A new plan
-    costs as much as some hundred thousand events.
+    costs as much as some hundred thousand events. Rules that are covered run natively: then the plan consists of tasks
+    only, and no event goes through Java.
     """
 
     def __init__(
@@ -51,48 +54,58 @@ class RulePlans:
             "monitored": msgspec.json.encode(application.monitored).decode(),
             "patience": str(patience_seconds),
         }
-        self._plans: dict[object, tuple[DataFrame, RuleOutput]] = {}
+        self._reader = TaskReader(
+            control_url, application.name, replica, application.layout, application.monitored, patience_seconds
+        )
+        self._names = tuple(sorted({"time", *CARRIED, *application.graph.columns}))
+        self._is_native = find_spark_reason(application.rules, application.layout, application.engine) is None
+        self._plans: dict[object, tuple[DataFrame, RuleOutput | None]] = {}
 
     def run(self, assignment: BatchAssignment) -> tuple[list[Row], dict[str, int]]:
         """Run the batch, and return the reports of the tasks, and the events that passed each counted rule."""
         told, ruled = self.plan(len(assignment.tasks))
         assignment.attach(self._spark.sparkContext)
-        return told.collect(), ruled.count_passed(told)
+        rows = told.collect()
+        return rows, sum_passed(rows) if ruled is None else ruled.count_passed(told)
 
-    def plan(self, tasks: int) -> tuple[DataFrame, RuleOutput]:
-        """Return the plan and its rules. It is made on first use, and the oldest one makes room for it."""
+    def plan(self, tasks: int) -> tuple[DataFrame, RuleOutput | None]:
+        """Return the plan, and its rules if Spark runs them.
+
+        It is made on first use, and the oldest one makes room for it.
+        """
         kind = (tasks, tuple(table.seen for table in self._application.tables))
         if kind not in self._plans:
             for old in list(self._plans)[: 1 - MAX_PLANS]:
                 del self._plans[old]
-            application = self._application
-            events = self._spark.read.format(EventSource.name()).options(**self._options, tasks=str(tasks)).load()
-            ruled = apply_rules(events, application.rules, application.layout.criteria)
-            names = sorted({"time", *CARRIED, *application.graph.columns})
-            self._plans[kind] = ruled.events.select(*names).mapInArrow(self._build_writer(), WRITTEN), ruled
+            self._plans[kind] = self._plan_natively(tasks) if self._is_native else self._plan_in_spark(tasks)
         return self._plans[kind]
 
-    def build_local_runner(self) -> "RuleRunner | None":
+    def build_local_runner(self) -> LocalRunner | None:
         """Return what applies the rules in the process of a long-running task; None if only Spark can."""
-        return None
+        return LocalRunner(self._build_native_task()) if self._is_native else None
+
+    def _build_native_task(self) -> NativeTask:
+        application = self._application
+        return NativeTask.create(self._reader, application.rules, self._names, application.graph)
+
+    def _plan_natively(self, tasks: int) -> tuple[DataFrame, None]:
+        # The number of each partition is the number of its task.
+        return self._spark.range(0, tasks, 1, tasks).mapInArrow(self._build_native_task(), WRITTEN), None
+
+    def _plan_in_spark(self, tasks: int) -> tuple[DataFrame, RuleOutput]:
+        application = self._application
+        events = self._spark.read.format(EventSource.name()).options(**self._options, tasks=str(tasks)).load()
+        ruled = apply_rules(events, application.rules, application.layout.criteria)
+        return ruled.events.select(*self._names).mapInArrow(self._build_writer(), WRITTEN), ruled
 
     def _build_writer(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         url, replica = self._options["control"], self._options["replica"]
         name, graph = self._application.name, self._application.graph
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            assignment = BatchAssignment.get_current()
-            tick, attempt = assignment.tick, assignment.attempt
-            writer = ResultWriter(url, name, replica, tick, attempt, graph, assignment.cut, assignment.shedder)
-            return writer(batches)
+            return build_writer(BatchAssignment.get_current(), url, name, replica, graph)(batches)
 
         return write
-
-
-class TaskReport(Protocol):
-    """A row with the columns `WRITTEN`."""
-
-    def __getitem__(self, name: str, /) -> Any: ...
 
 
 class RuleRunner(Protocol):

@@ -3,7 +3,8 @@
 Rows that some pattern may use go into the result queue, as Arrow blobs cut by key.
 """
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,7 +25,8 @@ SLICE_GROUPS = 8  # key groups of one blob, if a batch is large enough to be cut
 WHOLE = -1
 CUT_ROWS = 20_000
 WRITTEN = (
-    "name string, route string, slice int, first_us long, last_us long, rows long, size long, kept long, shed string"
+    "name string, route string, slice int, first_us long, last_us long, rows long, size long, kept long, shed string, "
+    "passed string"
 )
 BLOB = ("name", "route", "slice", "first_us", "last_us", "rows", "size")  # the columns that describe a blob
 
@@ -47,13 +49,16 @@ class ResultWriter:
     shedder: shedding.Shedder = field(default_factory=shedding.Shedder)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write all rows of a Spark task (mapInArrow)."""
+        """Write all rows of a task whose rules Spark runs (mapInArrow). Spark counts the events that pass a rule."""
         context = TaskContext.get()
         assert context is not None  # Spark calls it within a task
-        yield self.write(batches, context.partitionId())
+        yield self.write(batches, context.partitionId(), {})
 
-    def write(self, batches: Iterable[pa.RecordBatch], task: int) -> pa.RecordBatch:
-        """Write all rows of a task, and return a row per blob, and a row with the number of rows kept."""
+    def write(self, batches: Iterable[pa.RecordBatch], task: int, passed: Mapping[str, int]) -> pa.RecordBatch:
+        """Write all rows of a task, and return a row per blob, and a row with the number of rows kept.
+
+        passed: rule → events that passed it, complete when all batches are read.
+        """
         kept, shed = 0, shedding.ShedCounts()
         parts: dict[str, list[pa.RecordBatch]] = {}
         for batch in batches:
@@ -64,7 +69,7 @@ class ResultWriter:
         if data:
             queue = ResultQueue(control_of(self.control_url), self.application)
             queue.put(self.replica, self.tick, self.attempt, data)
-        return _write_batch(blobs, kept, shedding.to_text(shed))
+        return _write_batch(blobs, kept, shedding.to_text(shed), json.dumps(dict(passed)))
 
     def select_wanted(self, batch: pa.RecordBatch, shed: shedding.ShedCounts) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield each route and the rows that a pattern of the route may use.
@@ -144,12 +149,12 @@ class ResultWriter:
             start = end
 
 
-def _write_batch(blobs: list[Blob], kept: int, shed: str) -> pa.RecordBatch:
-    """Yield the blobs in the format for Spark. The last row has the number of rows kept and the events shed."""
+def _write_batch(blobs: list[Blob], kept: int, shed: str, passed: str) -> pa.RecordBatch:
+    """Return the blobs in the format for Spark. The last row has the rows kept, the events shed, and those passed."""
     rows = [*blobs, Blob("", "", WHOLE, 0, 0, 0, 0)]
     columns = list(zip(*rows, strict=True))
     kinds = (pa.string(), pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.int64(), pa.int64())
     arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
     counts = pa.array([0] * len(blobs) + [kept], pa.int64())
-    texts = pa.array([""] * len(blobs) + [shed], pa.string())
-    return pa.RecordBatch.from_arrays([*arrays, counts, texts], names=[*BLOB, "kept", "shed"])
+    texts = [pa.array([""] * len(blobs) + [text], pa.string()) for text in (shed, passed)]
+    return pa.RecordBatch.from_arrays([*arrays, counts, *texts], names=[*BLOB, "kept", "shed", "passed"])

@@ -24,7 +24,7 @@ from workers.pipeline.rules.rule_sql import (
     check_rules,
     create_empty_events,
 )
-from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Sample, list_named_columns
+from workers.pipeline.rules.rules import ENGINES, Cleanse, Enrich, Filter, Project, Sample, list_named_columns
 from workers.pipeline.runtime.application import SHIPPED
 from workers.pipeline.tiers.event_source import BatchAssignment
 from workers.pipeline.tiers.intra_event import RulePlans
@@ -226,8 +226,9 @@ def filled(control_server, nodes, plant_topology):
 
 
 @pytest.mark.slow
-def test_rules_are_planned_once_and_run_for_batch_after_batch(spark, control_server, control, filled):
-    application = parse_application_text(PLANNED, SHIPPED.parent)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rules_are_planned_once_and_run_for_batch_after_batch(spark, control_server, control, filled, engine):
+    application = parse_application_text(f"{PLANNED}engine: {engine}\n", SHIPPED.parent)
     plans = RulePlans(spark, control_server.url, application, "iap1", 1.0)
     results = ResultQueue(control, "planned")
     for tick in (1, 2):
