@@ -5,6 +5,7 @@ the plant says of itself alone.
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 import redis
@@ -58,7 +59,7 @@ def _counters(plant: BrokenPlant, queue: str) -> tuple[int, int]:
 def list_missing(plant: BrokenPlant, since: Evidence) -> list[str]:
     """What does not run, or has not moved on since; empty when the plant is whole."""
     try:
-        found = [f"{name} is {row['statename']}" for name, row in plant.rows().items() if row["state"] != 20]
+        found = [f"{name} is {row['statename']}" for name, row in plant.rows().items() if not _runs_or_is_done(row)]
         now, snapshot = evidence(plant), plant.snapshot() or {}
     except (redis.RedisError, WeirError, OSError, sqlite3.Error) as error:
         return [f"it does not answer: {error}"]
@@ -75,6 +76,11 @@ def list_missing(plant: BrokenPlant, since: Evidence) -> list[str]:
     for name, row in snapshot.get("nodes", {}).items():
         checks[f"{name} is not heard"] = row["state"] not in (None, "OFFLINE")
     return found + [what for what, holds in checks.items() if not holds]
+
+
+def _runs_or_is_done(row: dict[str, Any]) -> bool:
+    """Whether a process runs, or has ended as it should: some have nothing to do for most of the time."""
+    return row["statename"] == "RUNNING" or (row["statename"] == "EXITED" and row["exitstatus"] == 0)
 
 
 def _page_answers(plant: BrokenPlant) -> bool:

@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.spark, pytest.m
 
 
 def test_the_counters_of_the_overview_move(shared_page):
+    shared_page.get_by_role("button", name="Skip to the overview").click()
     figure = shared_page.locator('[data-bind="totals.in_per_second"]').first
     expect(figure).not_to_have_text("—", timeout=60_000)
     seen = {figure.inner_text()}
