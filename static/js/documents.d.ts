@@ -364,6 +364,7 @@ interface ControlValues {
   "tasks": Record<string, number>;
   "result_bytes": number;
   "lateness_seconds": number;
+  "latency_seconds": number | null;
   "ahead_seconds": number;
   "hold_seconds": number;
   "criteria": Record<string, number>;

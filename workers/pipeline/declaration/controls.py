@@ -134,6 +134,7 @@ _CHECKS: dict[str, checks.Check] = {
     "tasks": checks.accept_mapping(checks.accept_whole_number(1, 64)),
     "result_bytes": checks.accept_whole_number(2**20, 2**40),
     "lateness_seconds": _SECONDS,
+    "latency_seconds": checks.allow_null(_SECONDS),
     "ahead_seconds": _SECONDS,
     "hold_seconds": _SECONDS,
     "criteria": checks.accept_mapping(_CRITERION),

@@ -7,7 +7,8 @@ YAML; see `applications/`.
 | name | a name: lowercase letter, then letters, digits, - (40 at most) |
 | queues | list of pipeline queues |
 | replicas | number of intra-event replicas (1) |
-| lateness_seconds | how late an event may arrive (5) |
+| latency_seconds | target time from an event to its complex events; sets how long the pipeline gathers events |
+| lateness_seconds | how late an event may arrive (5, or 0.4 times latency_seconds) |
 | attributes | {name: text, number or boolean, or {type, required}}: attributes that become columns |
 | criteria | {name: number}: values that rules refer to as `:name`; can be changed at run time |
 | monitor | list of {criterion, column, quantile, window_seconds (300), type}: criteria that follow a quantile
@@ -43,6 +44,7 @@ from typing import Any
 from common import checks
 from common.documents import MAX_YAML_CHARACTERS, read_yaml
 from common.errors import BadInput, Forbidden
+from common.stored_document import replace_fields
 from controllers.patterns.expression import Expression
 from workers.pipeline.declaration import fields
 from workers.pipeline.declaration.controls import Controls
@@ -84,6 +86,8 @@ from workers.pipeline.rules.rules import (
 SEVERITIES = ("info", "warning", "critical")
 
 
+LATENESS_SECONDS = 5.0
+LATENESS_SHARE_OF_LATENCY = 0.4
 MAX_REPLICAS = 16
 MAX_QUEUES = 32
 MAX_OPERATORS = 32
@@ -93,7 +97,17 @@ MAX_ATTRIBUTES = 64
 MAX_CRITERIA = 64
 MAX_MONITORED = 32
 MAX_WEIGHT = 1e6
-_GENERAL_KEYS = ("name", "queues", "replicas", "lateness_seconds", "attributes", "criteria", "monitor", "rules")
+_GENERAL_KEYS = (
+    "name",
+    "queues",
+    "replicas",
+    "latency_seconds",
+    "lateness_seconds",
+    "attributes",
+    "criteria",
+    "monitor",
+    "rules",
+)
 KEYS = (*_GENERAL_KEYS, "engine", "key", "operators", "patterns", "types", "sink", "sinks")
 COLUMN = re.compile(r"\A[A-Za-z]\w{0,63}\Z", re.ASCII)
 MAX_EXPRESSIONS = 64
@@ -203,10 +217,7 @@ def build_application(document: object, folder: Path) -> Application:
     return Application(
         fields.validate_name(document["name"], "name", checks.PLANT_NAME),
         tuple(queues),
-        Controls(
-            lateness_seconds=fields.validate_seconds(document.get("lateness_seconds", 5.0), "lateness_seconds"),
-            criteria={name: float(value) for name, value in criteria.items()},
-        ),
+        replace_fields(_parse_latency(document), criteria={name: float(value) for name, value in criteria.items()}),
         tuple(rules),
         graph,
         _parse_sinks(document, graph, queues),
@@ -215,6 +226,20 @@ def build_application(document: object, folder: Path) -> Application:
         _parse_monitored(document.get("monitor", []), criteria, attributes),
         checks.accept_choice(ENGINES).validate(document.get("engine", ENGINES[0]), "engine"),
     )
+
+
+def _parse_latency(document: Mapping[str, object]) -> Controls:
+    """Return controls with the declared latency and lateness."""
+    declared = document.get("latency_seconds")
+    latency = None if declared is None else fields.validate_seconds(declared, "latency_seconds")
+    default = LATENESS_SECONDS if latency is None else LATENESS_SHARE_OF_LATENCY * latency
+    lateness = fields.validate_seconds(document.get("lateness_seconds", default), "lateness_seconds")
+    if latency is not None and lateness >= latency:
+        raise BadInput(
+            "latency_seconds",
+            f"must be greater than lateness_seconds ({lateness:g} s), not {latency:g} s: all events wait for late ones",
+        )
+    return Controls(lateness_seconds=lateness, latency_seconds=latency)
 
 
 def _parse_monitored(

@@ -31,15 +31,22 @@ TRIMMING_SECONDS = 0.5
 # gathered, for a time that is short compared with the time for which they wait for late events anyway.
 GATHERING_SHARE_OF_LATENESS = 0.4
 MIN_GATHERING_SECONDS, MAX_GATHERING_SECONDS = 0.5, 2.0
-# Pause between two steps: short while many events arrive, that is, for BUSY_SECONDS after a large dispatch.
-BUSY_PAUSE_SECONDS, CALM_PAUSE_SECONDS = 0.05, 0.2
+GATHERING_SHARE_OF_LATENCY = 0.1  # if the application declares a latency
+# Pause between two steps: short while many events arrive, that is, for BUSY_SECONDS after a dispatch at a high rate.
+BUSY_PAUSE_SECONDS, CALM_PAUSE_SECONDS = 0.02, 0.2
 BUSY_SECONDS = 1.0
+BUSY_EVENTS_PER_SECOND = 2_000.0
 
 log = logging.getLogger("weir.pipeline")
 
 
-def compute_gathering_seconds(lateness_seconds: float) -> float:
-    """Return how long a few events wait for more, given that event time waits `lateness_seconds` anyway."""
+def compute_gathering_seconds(lateness_seconds: float, latency_seconds: float | None = None) -> float:
+    """Return how long a few events wait for more.
+
+    It is a share of the declared latency, or of the time that event time waits for late events anyway.
+    """
+    if latency_seconds is not None:
+        return min(MAX_GATHERING_SECONDS, GATHERING_SHARE_OF_LATENCY * latency_seconds)
     share = GATHERING_SHARE_OF_LATENESS * lateness_seconds
     return min(MAX_GATHERING_SECONDS, max(MIN_GATHERING_SECONDS, share))
 
@@ -127,7 +134,8 @@ class Dispatcher:
             self.stall_reason = None
         if all(scan.complete for scan in scans.values()):
             events = sum(entry[1] for scan in scans.values() for entry in scan.entries)
-            is_soon = now - self._dispatched_at < compute_gathering_seconds(controls.lateness_seconds)
+            gathering = compute_gathering_seconds(controls.lateness_seconds, controls.latency_seconds)
+            is_soon = now - self._dispatched_at < gathering
             if 0 < events < MIN_PIECE_EVENTS and is_soon:
                 return 0  # still too few events for a batch
         events = self._dispatch_events(topology, scans, down, controls, max(limit, beyond_limit))
@@ -138,7 +146,7 @@ class Dispatcher:
     def _dispatch_events(
         self, topology: Topology, scans: dict[str, Scan], down: set[str], controls: Controls, limit: int
     ) -> int:
-        start, now = self.cursor, self._monotonic()
+        start, now, passed = self.cursor, self._monotonic(), 1.0
         # Event time waits for containers on nodes that are down, for a limited time, and for those of paused queues.
         self._down_since = {node: self._down_since.get(node, now) for node in down}
         recent = {node for node, since in self._down_since.items() if now - since < controls.hold_seconds}
@@ -159,6 +167,7 @@ class Dispatcher:
             if end is start:
                 return 0
         else:
+            passed = now - self._dispatched_at
             self._idle_since = self._dispatched_at = now
         assignments, owed = divide(start, end, admitted, controls.compute_shares(self._replicas), self._clock())
         end = replace_fields(end, owed=owed)
@@ -167,7 +176,7 @@ class Dispatcher:
         self.cursor, self._unheard = end, None
         events = sum(assignment.events for assignment in assignments.values())
         self.admitted_events += events
-        if events >= MIN_PIECE_EVENTS:
+        if events >= BUSY_EVENTS_PER_SECOND * min(1.0, passed):
             self._busy_until = now + BUSY_SECONDS
         return events
 

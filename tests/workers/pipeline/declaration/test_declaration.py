@@ -80,6 +80,8 @@ def test_a_symbol_nobody_defined_is_an_event_type(tmp_path):
         (["queues"], [], "queues"),
         (["sink"], "telemetry", "sink"),
         (["lateness_seconds"], -1, "lateness_seconds"),
+        (["latency_seconds"], 0, "latency_seconds"),
+        (["latency_seconds"], "soon", "latency_seconds"),
         (["rules", 0], {"name": "x", "keep": "a", "discard": "b"}, "rules[0]"),
         (["rules", 0], {"name": "x", "keep": 3}, "rules[0].keep"),
         (["rules", 0], {"name": "x", "project": {"compute": {"1x": "a"}}}, "rules[0].project.compute"),
@@ -217,3 +219,23 @@ def test_an_address_finds_the_row_of_its_longest_prefix_first(networks, host):
 def test_a_setting_that_is_no_time_is_refused_by_its_name(text):
     with pytest.raises(BadInput, match="WEIR_PIPELINE_TRIGGER_SECONDS"):
         Settings.load({"WEIR_PIPELINE_TRIGGER_SECONDS": text})
+
+
+@pytest.mark.parametrize(
+    ("declared", "lateness", "latency"),
+    [
+        ({}, 5.0, None),
+        ({"lateness_seconds": 2}, 2.0, None),
+        ({"latency_seconds": 0.5}, 0.2, 0.5),
+        ({"latency_seconds": 0.5, "lateness_seconds": 0.05}, 0.05, 0.5),
+    ],
+)
+def test_the_lateness_follows_the_declared_latency(declared, lateness, latency):
+    controls = build_application({**GOOD, **declared}, Path()).controls
+    assert (controls.lateness_seconds, controls.latency_seconds) == (pytest.approx(lateness), latency)
+
+
+def test_a_latency_that_the_lateness_takes_alone_is_refused():
+    with pytest.raises(BadInput, match=r"must be greater than lateness_seconds \(2 s\), not 1 s") as refused:
+        build_application({**GOOD, "latency_seconds": 1, "lateness_seconds": 2}, Path())
+    assert refused.value.field == "latency_seconds"

@@ -14,7 +14,13 @@ from tests.workers.pipeline.times import Times
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.admission import Reserve
 from workers.pipeline.dispatch.assignment import DispatcherOvertaken, Dispatches
-from workers.pipeline.dispatch.dispatcher import Dispatcher, compute_gathering_seconds
+from workers.pipeline.dispatch.dispatcher import (
+    BUSY_PAUSE_SECONDS,
+    BUSY_SECONDS,
+    CALM_PAUSE_SECONDS,
+    Dispatcher,
+    compute_gathering_seconds,
+)
 from workers.pipeline.dispatch.result_queue import AttemptOvertaken, Blob, Result, ResultQueue, Room
 from workers.pipeline.events.containers import Faults, Nodes, Range, read_range
 
@@ -205,6 +211,27 @@ def test_a_few_events_are_gathered_and_many_are_not(dispatcher, publish, times):
 
 def test_a_few_events_wait_little_of_what_they_wait_for_late_ones():
     assert [compute_gathering_seconds(lateness) for lateness in (0.0, 2.5, 5.0, 60.0)] == [0.5, 1.0, 2.0, 2.0]
+
+
+def test_a_declared_latency_sets_how_long_a_few_events_wait():
+    waits = [compute_gathering_seconds(5.0, latency_seconds=latency) for latency in (0.125, 1.0, 600.0)]
+    assert waits == [0.0125, 0.1, 2.0]
+
+
+def test_steps_are_short_while_events_arrive_at_a_high_rate(dispatcher, publish, control, times):
+    steer(control, latency_seconds=0.1)
+    publish(100)
+    dispatcher.step()
+    assert dispatcher.pause_seconds == CALM_PAUSE_SECONDS
+    for _ in range(3):  # 5,000 events/s
+        times.now += 0.02
+        publish(100)
+        assert dispatcher.step() == 100
+        assert dispatcher.pause_seconds == BUSY_PAUSE_SECONDS
+    times.now += BUSY_SECONDS
+    publish(100)
+    dispatcher.step()
+    assert dispatcher.pause_seconds == CALM_PAUSE_SECONDS
 
 
 def test_after_a_restart_the_cursor_goes_on(dispatcher, publish, control_server, control, times):
