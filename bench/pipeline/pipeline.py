@@ -38,7 +38,8 @@ EXPECTED_EVENTS_PER_SECOND = 400_000  # how much is laid ready for each second o
 MAX_EVENTS = 4_000_000
 PACED_EVENTS_PER_SECOND = 20_000
 PACED_SECONDS = 12.0
-PACED_EVERY_SECONDS = 0.1
+PACED_EVERY_SECONDS, SOON_EVERY_SECONDS = 0.1, 0.02
+BURST_FACTOR, BURST_SECONDS = 3, 2.0
 PEERS = {
     "flink_match_recognize_200_keys_events_per_second": 78_000.0,
     "flink_match_recognize_10000_keys_events_per_second": 131_000.0,
@@ -83,7 +84,10 @@ def _figures(spark: SparkSession, folder: Path, rows: int) -> tuple[dict[str, fl
         name, place = f"matcher_{keys}_keys", folder / str(keys)
         figures |= _print_figures(match(name, spark, place, sequence, generate_events(2 * rows, keys)))
     figures |= _print_figures(drain("both_tiers", spark, folder / "2", sequence, generate_events(2 * rows, 200), TIERS))
-    figures |= _print_figures(measure_latency(spark, folder / "3", replace_lateness(sequence, 0.2)))
+    figures |= _print_figures(measure_latency(spark, folder / "3", replace_times(sequence, 0.2, None)))
+    soon = replace_times(sequence, 0.05, 0.125)
+    figures |= _print_figures(measure_latency(spark, folder / "4", soon, SOON_EVERY_SECONDS, name="soon_"))
+    figures |= _print_figures(measure_latency(spark, folder / "5", soon, SOON_EVERY_SECONDS, True, "burst_"))
     return figures, limit
 
 
@@ -95,8 +99,9 @@ def _print_figures(figures: dict[str, float]) -> dict[str, float]:
     return figures
 
 
-def replace_lateness(application: Application, seconds: float) -> Application:
-    return replace(application, controls=application.controls.apply_changes({"lateness_seconds": seconds}))
+def replace_times(application: Application, lateness: float, latency: float | None) -> Application:
+    changes = {"lateness_seconds": lateness, "latency_seconds": latency}
+    return replace(application, controls=application.controls.apply_changes(changes))
 
 
 def drain(
@@ -142,35 +147,49 @@ def match(name: str, spark: SparkSession, folder: Path, application: Application
             return {**pace(name, begin, build_reading(recorder.matched)), f"{name}_late_events": float(recorder.late)}
 
 
-def measure_latency(spark: SparkSession, folder: Path, application: Application) -> dict[str, float]:
+def measure_latency(
+    spark: SparkSession,
+    folder: Path,
+    application: Application,
+    every_seconds: float = PACED_EVERY_SECONDS,
+    has_burst: bool = False,
+    name: str = "",
+) -> dict[str, float]:
     """From the time of the last contributing event to the complex event in its queue, at a steady rate; and
-    after how many batches of the combiner a changed control holds.
+    after how many batches of the combiner a changed control holds. has_burst: three times the rate for two seconds.
     """
-    rows = int(PACED_EVENTS_PER_SECOND * PACED_EVERY_SECONDS)
-    chunk = generate_events(rows, 200, others=27).drop_columns("time")
-    rounds = int(PACED_SECONDS / PACED_EVERY_SECONDS)
+    rows = int(PACED_EVENTS_PER_SECOND * every_seconds)
+    events = generate_events(PACED_EVENTS_PER_SECOND, 200, others=27).drop_columns("time")
+    chunks = [events.slice(start, rows) for start in range(0, events.num_rows, rows)]
+    rounds = int(PACED_SECONDS / every_seconds)
+    burst = range(2 * rounds // 3, 2 * rounds // 3 + int(BURST_SECONDS / every_seconds)) if has_burst else range(0)
+    steered_at = 0.0
     with plant(application) as own, own.run(spark, folder) as (recorder, running):
         began = time.monotonic()
         for number in range(rounds):
-            own.client.publish(own.queue, chunk)
+            for _ in range(BURST_FACTOR if number in burst else 1):
+                own.client.publish(own.queue, chunks[number % len(chunks)])
             if number == rounds // 2:
                 own.steer(revision=1)
                 steered_at = time.monotonic()
-            if number % round(1 / PACED_EVERY_SECONDS) == 0:
+            if number % round(1 / every_seconds) == 0:
                 running.check()
-            rest = began + (number + 1) * PACED_EVERY_SECONDS - time.monotonic()
+            rest = began + (number + 1) * every_seconds - time.monotonic()
             threading.Event().wait(max(0.0, rest))
         published = rounds * rows / (time.monotonic() - began)
         threading.Event().wait(3.0)
+        running.check()
         delays = np.array(list(_delays(own.client)))
     later = [batch.combined.controls.revision for batch in recorder.batches if batch.at > steered_at]
-    return {
+    figures = {
         "paced_events_per_second": published,
         "paced_alerts": float(len(delays)),
         "event_to_alert_p50_seconds": float(np.percentile(delays, 50)),
         "event_to_alert_p95_seconds": float(np.percentile(delays, 95)),
         "batches_until_a_control_holds": float(later.index(1) + 1),
+        "lateness_seconds": application.controls.lateness_seconds,
     }
+    return {f"{name}{figure}": value for figure, value in figures.items()}
 
 
 def _delays(client: Client) -> Iterator[float]:

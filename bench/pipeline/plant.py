@@ -25,6 +25,7 @@ from queues.topology import NodeSpec, QueueSpec, Topology
 from workers.documents.pipeline import MonitoredStatus
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.cursor import Cursor
+from workers.pipeline.runtime.long_tasks import TaskSlots
 from workers.pipeline.runtime.restart import open_checkpoint
 from workers.pipeline.runtime.running import TIERS, Running
 from workers.pipeline.status.status import StatusBoard
@@ -37,7 +38,8 @@ ROOM_BYTES = 2**30
 LATER_SECONDS = 60
 STALLED_SECONDS = 60.0
 TRIGGER_SECONDS = 0.1
-CHECK_SECONDS = 1.0  # as often as the process looks after it
+CHECK_SECONDS = 0.1  # more often than the process looks after it, for exact times of reported batches
+SLOTS = 16  # for long-running tasks
 
 
 @dataclass
@@ -121,9 +123,9 @@ class Plant:
 
     @contextmanager
     def run(
-        self, spark: SparkSession, folder: Path, tiers: tuple[str, ...] = TIERS
+        self, spark: SparkSession, folder: Path, tiers: tuple[str, ...] = TIERS, long_tasks: bool = True
     ) -> Iterator[tuple[Recorder, Running]]:
-        """The application at work, until the context ends."""
+        """The application at work, until the context ends; its batches in long-running tasks or in micro-batches."""
         recorder = Recorder()
         checkpoint = open_checkpoint(folder, self._control, self.application.name)
         running = Running(
@@ -134,6 +136,7 @@ class Plant:
             cast(StatusBoard, recorder),
             trigger_seconds=TRIGGER_SECONDS,
             tiers=tiers,
+            slots=TaskSlots(lambda: SLOTS) if long_tasks else None,
         )
         try:
             yield recorder, running
