@@ -294,6 +294,15 @@ PIPELINE_TASKS = Key(
     "pipeline → pipeline",
     "process → the start that its long-running tasks belong to: they end when it changes",
 )
+PIPELINE_TASK_ORDERS = Key(
+    "weir:pipeline:task-orders:{app}",
+    "list",
+    "pipeline → pipeline",
+    "JSON, the combiner's tasks that a helper may take: `workers.pipeline.tiers.helped_tasks`",
+)
+PIPELINE_TASK_ANSWERS = Key(
+    "weir:pipeline:task-answers:{app}", "list", "pipeline → pipeline", "JSON, what the combiner's helpers have done"
+)
 PIPELINE_RUN = Key(
     "weir:pipeline:run:{app}", "string", "pipeline → pipeline", "the run that the data folder and the state belong to"
 )

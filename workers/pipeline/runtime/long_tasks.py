@@ -39,10 +39,10 @@ from workers.pipeline.events.containers import control_of
 from workers.pipeline.runtime.source import NO_ROWS, WorkReader
 from workers.pipeline.status.batch_reports import BatchReports
 from workers.pipeline.tiers.batch_work import COMBINER, BatchWork, describe_error
-from workers.pipeline.tiers.finished_batch import OperatorCount
+from workers.pipeline.tiers.helped_tasks import HelpedTasks, TaskAnswer, TaskLists
 from workers.pipeline.tiers.inter_event import InterEventWork
 from workers.pipeline.tiers.intra_event import ReplicaWork, RuleRunner
-from workers.pipeline.tiers.operators import Unit, Work
+from workers.pipeline.tiers.operators import Work
 from workers.pipeline.tiers.outbox import Outbox
 from workers.pipeline.tiers.planned_batches import PlannedBatch, PlannedBatches
 from workers.pipeline.tiers.state import NewerState, StateStore
@@ -137,10 +137,11 @@ class _ReplicaExecutor(Executor):
 
 @dataclass(frozen=True)
 class CombinerRole(Role):
-    """run: of the checkpoint. replicas: whose results are combined."""
+    """run: of the checkpoint. replicas: whose results are combined. helpers: number of helpers."""
 
     run: str
     replicas: tuple[str, ...]
+    helpers: int = 0
 
     @property
     def name(self) -> str:
@@ -156,7 +157,8 @@ class _CombinerExecutor(Executor):
         self._batches = PlannedBatches(control, application.name, role.replicas, application.controls)
         outbox = Outbox(StateStore(control, application.name), _open_client(role.control_url, application.name))
         board = BatchReports(control, application.name)
-        self._work = InterEventWork(OwnProcess(), role.control_url, application, role.run, control, outbox, board)
+        runner = HelpedTasks(TaskLists(control, application.name), role.helpers)
+        self._work = InterEventWork(runner, role.control_url, application, role.run, control, outbox, board)
         self._done: PlannedBatch | None = None
         if (planned := self._batches.load()) is not None:
             self._execute(planned)
@@ -173,13 +175,44 @@ class _CombinerExecutor(Executor):
         self._done = planned._replace(is_done=True)
 
 
-class OwnProcess:
-    """Runs the operators' tasks one after the other, in this process (`inter_event.TaskRunner`)."""
+@dataclass(frozen=True)
+class HelperRole(Role):
+    """run: of the checkpoint. number: of the helper, from 1."""
 
-    cores = 1
+    run: str
+    number: int
 
-    def run(self, work: Work, tasks: list[list[Unit]]) -> list[OperatorCount]:
-        return [count for units in tasks for count in work(units)]
+    @property
+    def name(self) -> str:
+        return f"helper{self.number}"
+
+    def build(self, control: redis.Redis) -> Executor:
+        return _HelperExecutor(self, control)
+
+
+class _HelperExecutor(Executor):
+    def __init__(self, role: HelperRole, control: redis.Redis) -> None:
+        self._role = role
+        self._lists = TaskLists(control, role.application.name)
+        self._batches = PlannedBatches(control, role.application.name)
+
+    def execute(self, wait_seconds: float) -> bool:
+        order = self._lists.take(wait_seconds)
+        if order is None:
+            return False
+        planned, role = self._batches.load(), self._role
+        if planned is None or planned.batch != order.batch:
+            return True  # the combiner has executed it without this helper
+        application = role.application
+        places = (role.control_url, application.name, role.run, order.batch, planned.offset)
+        work = Work(*places, application.graph, application.sinks, order.level)
+        try:
+            counts = work(order.units)
+        except (NewerState, KeyError) as error:
+            log.warning("A task of batch %d was taken too late: %s", order.batch, error)
+            return True
+        self._lists.answer(TaskAnswer(order.attempt, order.number, tuple(counts)))
+        return True
 
 
 @cache

@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 import redis
 from py4j.protocol import Py4JError
@@ -29,6 +30,7 @@ from workers.pipeline.runtime.long_tasks import (
     CombinerRole,
     EpochSource,
     EpochWork,
+    HelperRole,
     LongTask,
     ReplicaRole,
     Role,
@@ -129,6 +131,8 @@ class Running:
         """Start a query for each long-running task, and for each role that has none."""
         application, role = self._application, self._role
         roles: list[Role] = []
+        helpers: list[Role] = []
+        tasks: list[tuple[Role, ...]] = []
         works: dict[str, BatchWork] = {}
         if INTRA in tiers:
             board: ReplicaBoard = self._status if role.is_main else ReportingBoard(self._status, self._reports)
@@ -144,14 +148,20 @@ class Running:
             spark = SparkTasks(self._spark.sparkContext)
             works[COMBINER] = InterEventWork(spark, *places, self._control, self.outbox, self._status)
             roles.append(CombinerRole(*places, self._replicas))
+            helpers = [HelperRole(*places, number) for number in range(1, spark.cores)]
         if self._slots is not None:
-            # A role without a long-running task needs a slot, too.
-            self._taken = self._slots.take(len(roles), left=int(len(roles) < len(works)))
+            # A role without a long-running task needs a slot, too. Only slots that no role needs are for helpers.
+            left = int(len(roles) < len(works))
+            taken = self._slots.take(len(roles), left)
+            helping = self._slots.take(len(helpers), left) if taken == len(roles) else 0
+            self._taken = taken + helping
+            roles = [replace(role, helpers=helping) if isinstance(role, CombinerRole) else role for role in roles]
+            tasks = [*share_slots(roles, taken), *((helper,) for helper in helpers[:helping])]
         self._start.renew()
-        for own in share_slots(roles, self._taken):
+        for own in tasks:
             self._start_epochs(own)
             for each in own:
-                del works[each.name]
+                works.pop(each.name, None)
         self._publishes_here = COMBINER in works
         for name, work in works.items():
             self._query(ResultSource.name() if name == COMBINER else AssignmentSource.name(), name, work)

@@ -41,12 +41,18 @@ class TaskRunner(Protocol):
     def cores(self) -> int:
         """Return how many tasks run at the same time."""
 
+    @property
+    def task_seconds(self) -> float:
+        """Return the cost of an additional task."""
+
     def run(self, work: Work, tasks: list[list[Unit]]) -> list[OperatorCount]:
         """Run the units of each task, and return what they did."""
 
 
 class SparkTasks:
     """Each level of operators is a Spark job."""
+
+    task_seconds = TASK_SECONDS
 
     def __init__(self, spark: SparkContext) -> None:
         self._spark = spark
@@ -139,7 +145,7 @@ class InterEventWork(BatchWork):
         alone = {name: rows * self._row_seconds.get(name, 0.0) for name in counts}
         whole = sum(alone.values())
         longest = max(whole / cores, *(alone[name] / count for name, count in counts.items()))
-        return whole - longest > TASK_SECONDS * (sum(counts.values()) - 1)
+        return whole - longest > self._runner.task_seconds * (sum(counts.values()) - 1)
 
     def _learn_row_seconds(self, done: list[OperatorCount], rows: int) -> None:
         if not rows:

@@ -8,14 +8,14 @@ from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.tiers.combining import CombinedOffset
 from workers.pipeline.tiers.event_source import EVENTS_PER_TASK
 from workers.pipeline.tiers.finished_batch import OperatorCount
-from workers.pipeline.tiers.inter_event import TASK_SECONDS, InterEventWork
+from workers.pipeline.tiers.inter_event import TASK_SECONDS, InterEventWork, SparkTasks
 
 OPERATORS = (SimpleNamespace(name="hosts"), SimpleNamespace(name="sites"))
 
 
 @pytest.fixture
 def work(control):
-    return InterEventWork(None, "", SimpleNamespace(name="performance"), "run", control, None, None)
+    return InterEventWork(SparkTasks(None), "", SimpleNamespace(name="performance"), "run", control, None, None)
 
 
 def count_tasks(work, rows, cores=8, **tasks):

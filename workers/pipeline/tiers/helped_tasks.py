@@ -1,0 +1,117 @@
+"""Helpers of the combiner: long-running tasks that take a part of the operators' tasks of a batch.
+
+The combiner puts the tasks into a list, executes the first one itself, and takes back what no helper has taken. A
+helper answers with its counts. If it does not answer, the combiner executes its tasks, too: a task that is written
+already is skipped (`tiers.state`), so it does not matter who else works on it.
+
+| key | type | holds |
+|---|---|---|
+| `weir:pipeline:task-orders:{app}` | list | `TaskOrder` (JSON): a task that a helper may take |
+| `weir:pipeline:task-answers:{app}` | list | `TaskAnswer` (JSON): what a helper has done |
+"""
+
+import logging
+import secrets
+from dataclasses import dataclass, field
+
+import msgspec
+import redis
+
+from common.stored_document import get_decoder
+from queues import keys
+from queues.control.replies import expect_bytes
+from workers.pipeline.tiers.finished_batch import OperatorCount
+from workers.pipeline.tiers.operators import Unit, Work
+
+PATIENCE_SECONDS = 3.0  # for the answer of a helper that has taken a task
+TASK_SECONDS = 0.002  # the cost of a task for a helper
+
+log = logging.getLogger("weir.pipeline")
+
+
+@dataclass(frozen=True)
+class TaskOrder:
+    """A task of a batch. attempt: the combiner's attempt at the level. number: of the task in it."""
+
+    attempt: str
+    number: int
+    batch: int
+    level: int
+    units: tuple[Unit, ...]
+
+
+@dataclass(frozen=True)
+class TaskAnswer:
+    attempt: str
+    number: int
+    counts: tuple[OperatorCount, ...] = field(default_factory=tuple)
+
+
+class TaskLists:
+    """Reads and writes the keys above."""
+
+    def __init__(self, control: redis.Redis, application: str) -> None:
+        self._control = control
+        self._orders = keys.PIPELINE_TASK_ORDERS.build(application)
+        self._answers = keys.PIPELINE_TASK_ANSWERS.build(application)
+
+    def clear(self) -> None:
+        """Remove what an earlier combiner has left."""
+        self._control.delete(self._orders, self._answers)
+
+    def order(self, orders: list[TaskOrder]) -> None:
+        self._control.rpush(self._orders, *(msgspec.json.encode(order) for order in orders))
+
+    def take_back(self) -> TaskOrder | None:
+        """Return a task that no helper has taken, the last one first."""
+        text = expect_bytes(self._control).rpop(self._orders)
+        return None if text is None else self._decode_order(text)
+
+    def take(self, seconds: float) -> TaskOrder | None:
+        """Return a task to execute, or None after so many seconds."""
+        found = expect_bytes(self._control).blpop([self._orders], seconds)
+        return None if found is None else self._decode_order(found[1])
+
+    def answer(self, answer: TaskAnswer) -> None:
+        self._control.rpush(self._answers, msgspec.json.encode(answer))
+
+    def await_answer(self, seconds: float) -> TaskAnswer | None:
+        found = expect_bytes(self._control).blpop([self._answers], seconds)
+        if found is None:
+            return None
+        answer: TaskAnswer = get_decoder(TaskAnswer).decode(found[1])
+        return answer
+
+    def _decode_order(self, text: bytes) -> TaskOrder:
+        order: TaskOrder = get_decoder(TaskOrder).decode(text)
+        return order
+
+
+class HelpedTasks:
+    """Runs the operators' tasks in this process and those of helpers (`inter_event.TaskRunner`)."""
+
+    task_seconds = TASK_SECONDS
+
+    def __init__(self, lists: TaskLists, helpers: int, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self._lists, self._patience_seconds = lists, patience_seconds
+        self.cores = 1 + helpers
+        lists.clear()
+
+    def run(self, work: Work, tasks: list[list[Unit]]) -> list[OperatorCount]:
+        if self.cores == 1 or len(tasks) == 1:
+            return [count for units in tasks for count in work(units)]
+        attempt = secrets.token_hex(8)
+        left = {number: tuple(units) for number, units in enumerate(tasks[1:], 1)}
+        self._lists.order([TaskOrder(attempt, number, work.batch, work.level, units) for number, units in left.items()])
+        done = work(tasks[0])
+        while (order := self._lists.take_back()) is not None:
+            if order.attempt == attempt and order.number in left:
+                done += work(left.pop(order.number))
+        while left:
+            answer = self._lists.await_answer(self._patience_seconds)
+            if answer is None:
+                log.warning("A helper of the combiner does not answer; its tasks are executed without it.")
+                return done + [count for units in left.values() for count in work(units)]
+            if answer.attempt == attempt and left.pop(answer.number, None) is not None:
+                done += answer.counts
+        return done
