@@ -38,7 +38,8 @@ OF_THE_NETWORK = ("Failed to load resource", "WebSocket connection", "net::ERR",
 SEEN = f"""() => {{
   const connection = document.body.dataset.connection ?? 'starting';
   const bar = document.getElementById('disconnected');
-  const says_so = ['starting', 'reading'].includes(connection) || Boolean(bar) && !bar.hidden;
+  const notice = document.querySelector('#frame-outage h2') !== null;
+  const says_so = ['starting', 'reading'].includes(connection) || notice || Boolean(bar) && !bar.hidden;
   return {{ connection, says_so, said: ({SAID})() }};
 }}"""
 OLD = ("silent", "down", "reading", "starting")
