@@ -333,3 +333,13 @@ class Drill(models.Model):
 
     def __str__(self) -> str:
         return f"drill {self.pk} {self.scenario}"
+
+    def save_progress(self) -> None:
+        """Save what the runner of the drill has found.
+
+        A step of the runner can take seconds. A request to stop, or the person who has opened the incident in the
+        meantime, is in the database and not in this object.
+        """
+        unknown = {name for name in ("person", "noticed_at") if not getattr(self, name)}
+        names = {field.name for field in self._meta.concrete_fields if not field.primary_key}
+        self.save(update_fields=names - unknown - {"stop_requested_at"})

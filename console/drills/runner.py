@@ -76,7 +76,7 @@ class DrillRunner:
         if self.drill.action_seconds is not None:
             self._end_after_right_action(now)
         self._update_checks()
-        self.drill.save()
+        self.drill.save_progress()
         if self._has_recovered(now):
             return self._finish(Drill.Ending.RECOVERED, now)
         if self.drill.ends_at is not None and now >= self.drill.ends_at:
@@ -86,7 +86,7 @@ class DrillRunner:
     def _begin(self, now: datetime) -> None:
         last = max(fault.after_seconds + fault.seconds for fault in self.scenario.faults)
         self.drill.started_at, self.drill.ends_at = now, now + timedelta(seconds=last + RECOVERY_SECONDS)
-        self.drill.save()
+        self.drill.save_progress()
 
     def _start_and_end_faults(self, now: datetime) -> None:
         assert self.drill.started_at is not None
@@ -130,7 +130,7 @@ class DrillRunner:
         """Record how the fault ends, then start it."""
         undo = self.plant.prepare_undo(fault.kind, self.drill.subjects)
         self.drill.faults[place] = {"kind": fault.kind, "undo": undo, "ended": False}
-        self.drill.save()
+        self.drill.save_progress()
         self.plant.start(fault.kind, self.drill.subjects, undo, self.by, now)
 
     def _has_recovered(self, now: datetime) -> bool:
@@ -171,7 +171,7 @@ def finish(drill: Drill, plant: EmbeddedPlant, ending: str, now: datetime, note:
     drill.ended_at, drill.ending, drill.note = now, ending, " ".join(notes)
     if not records.is_scored(drill):
         drill.score = None
-    drill.save()
+    drill.save_progress()
     alerts = [alert.pk for alert in records.list_drill_alerts(drill)]
     after = {"ending": ending, "score": drill.score, "alerts": alerts}
     audit_log.record(RunnerAuthor(), "drill.end", f"drill {drill.pk} {drill.scenario}", reason=note, after=after)

@@ -99,7 +99,7 @@ def stop(actor: Actor, drill_id: int, now: datetime) -> Drill:
         drill.stop_requested_at = now
         if drill.started_at is None and drill.is_surprise:
             drill.ended_at, drill.ending = now, Drill.Ending.STOPPED
-        drill.save()
+        drill.save(update_fields=["stop_requested_at", "ended_at", "ending"])
         audit_log.record(actor, "drill.stop", f"drill {drill.pk}")
     if drill.ended_at is None:
         try:

@@ -25,6 +25,7 @@ class RecordingPlant:
 
     def __init__(self, fails=()):
         self.faults, self.prepared, self.fails, self.snapshot = {}, [], set(fails), None
+        self.while_starting = lambda: None
 
     def prepare(self, subjects, now):
         self.prepared.append(dict(subjects))
@@ -35,6 +36,7 @@ class RecordingPlant:
     def start(self, kind, subjects, undo, by, now):
         stored = Drill.objects.exclude(started_at=None).get(ended_at=None)
         assert any(record["undo"] == undo for record in stored.faults.values()), "the undo is recorded first"
+        self.while_starting()
         if kind in self.fails:
             raise WeirError("The plant has no snapshot yet.")
         self.faults[kind] = undo
@@ -169,6 +171,22 @@ def test_a_stop_before_the_fault_needs_no_wait(run, plant):
     Drill.objects.update(stop_requested_at=BEGIN)
     assert not runner.step(BEGIN + timedelta(seconds=1))
     assert Drill.objects.get().ending == "stopped" and plant.faults == {}
+
+
+def test_a_stop_while_the_fault_is_being_started_is_not_forgotten(run, plant):
+    """It takes seconds to keep a process down."""
+    runner = run()
+    plant.while_starting = lambda: Drill.objects.update(stop_requested_at=at(0))
+    steps(runner, 0)
+    assert not steps(runner, 1)
+    assert (Drill.objects.get().ending, plant.faults) == ("stopped", {})
+
+
+def test_who_opens_the_incident_while_the_fault_is_being_started_responds(run, plant):
+    runner = run(person="", is_surprise=True)
+    plant.while_starting = lambda: records.note_incident_opened("viewer", alert_at(0), at(1))
+    steps(runner, 0, 2)
+    assert (Drill.objects.get().person, Drill.objects.get().noticed_at) == ("viewer", at(1))
 
 
 def test_what_a_killed_process_left_is_ended_by_the_next_one(run, plant):
