@@ -39,7 +39,7 @@ from workers.pipeline.events.containers import control_of
 from workers.pipeline.runtime.source import NO_ROWS, WorkReader
 from workers.pipeline.status.batch_reports import BatchReports
 from workers.pipeline.tiers.batch_work import COMBINER, BatchWork, describe_error
-from workers.pipeline.tiers.helped_tasks import HelpedTasks, TaskAnswer, TaskLists
+from workers.pipeline.tiers.helped_tasks import HelpedTasks, HelperAnswer, TaskLists
 from workers.pipeline.tiers.inter_event import InterEventWork
 from workers.pipeline.tiers.intra_event import ReplicaWork, RuleRunner
 from workers.pipeline.tiers.operators import Work
@@ -55,7 +55,7 @@ RETRY_SECONDS = 10.0  # a second failure of an epoch within this time ends the q
 log = logging.getLogger("weir.pipeline")
 
 
-class Start:
+class TaskStart:
     """The start of an application in a process, to which the long-running tasks of the process belong."""
 
     def __init__(self, control: redis.Redis, application: str, process: str) -> None:
@@ -88,7 +88,7 @@ class Executor(ABC):
 
 
 @dataclass(frozen=True)
-class Role(ABC):
+class TaskRole(ABC):
     """A replica, or the combiner, of an application; it travels to the task."""
 
     control_url: str
@@ -105,7 +105,7 @@ class Role(ABC):
 
 
 @dataclass(frozen=True)
-class ReplicaRole(Role):
+class ReplicaRole(TaskRole):
     """runner: applies the rules in the process of the task."""
 
     replica: str
@@ -136,7 +136,7 @@ class _ReplicaExecutor(Executor):
 
 
 @dataclass(frozen=True)
-class CombinerRole(Role):
+class CombinerRole(TaskRole):
     """run: of the checkpoint. replicas: whose results are combined. helpers: number of helpers."""
 
     run: str
@@ -176,7 +176,7 @@ class _CombinerExecutor(Executor):
 
 
 @dataclass(frozen=True)
-class HelperRole(Role):
+class HelperRole(TaskRole):
     """run: of the checkpoint. number: of the helper, from 1."""
 
     run: str
@@ -211,7 +211,7 @@ class _HelperExecutor(Executor):
         except (NewerState, KeyError) as error:
             log.warning("A task of batch %d was taken too late: %s", order.batch, error)
             return True
-        self._lists.answer(TaskAnswer(order.attempt, order.number, tuple(counts)))
+        self._lists.answer(HelperAnswer(order.attempt, order.number, tuple(counts)))
         return True
 
 
@@ -228,7 +228,7 @@ class LongTask:
     process, mark: of the start that it belongs to.
     """
 
-    roles: tuple[Role, ...]
+    roles: tuple[TaskRole, ...]
     process: str
     mark: bytes
     seconds: float = EPOCH_SECONDS
@@ -322,7 +322,7 @@ class TaskSlots:
         self._taken -= slots
 
 
-def share_slots(roles: Sequence[Role], slots: int) -> list[tuple[Role, ...]]:
+def share_slots(roles: Sequence[TaskRole], slots: int) -> list[tuple[TaskRole, ...]]:
     """Distribute the roles over tasks: each gets its own, unless there are more roles than slots."""
     tasks = min(len(roles), slots)
     return [tuple(roles[first::tasks]) for first in range(tasks)]

@@ -33,9 +33,9 @@ from workers.pipeline.runtime.long_tasks import (
     HelperRole,
     LongTask,
     ReplicaRole,
-    Role,
-    Start,
+    TaskRole,
     TaskSlots,
+    TaskStart,
     share_slots,
 )
 from workers.pipeline.runtime.source import AssignmentSource, ResultSource
@@ -106,7 +106,7 @@ class Running:
         self._reports = BatchReports(self._control, application.name)
         self._slots, self._taken, self._publishes_here = slots, 0, False
         # Of the main process, or of the process of a replica: each ends only its own tasks.
-        self._start = Start(self._control, application.name, role.replica or "main")
+        self._start = TaskStart(self._control, application.name, role.replica or "main")
         self._ending = threading.Event()
         self._failure: Exception | None = None
         self._works: list[BatchWork] = []
@@ -130,9 +130,9 @@ class Running:
     def _start_queries(self, tiers: tuple[str, ...], patience_seconds: float) -> None:
         """Start a query for each long-running task, and for each role that has none."""
         application, role = self._application, self._role
-        roles: list[Role] = []
-        helpers: list[Role] = []
-        tasks: list[tuple[Role, ...]] = []
+        roles: list[TaskRole] = []
+        helpers: list[TaskRole] = []
+        tasks: list[tuple[TaskRole, ...]] = []
         works: dict[str, BatchWork] = {}
         if INTRA in tiers:
             board: ReplicaBoard = self._status if role.is_main else ReportingBoard(self._status, self._reports)
@@ -166,7 +166,7 @@ class Running:
         for name, work in works.items():
             self._query(ResultSource.name() if name == COMBINER else AssignmentSource.name(), name, work)
 
-    def _start_epochs(self, roles: tuple[Role, ...]) -> None:
+    def _start_epochs(self, roles: tuple[TaskRole, ...]) -> None:
         """Start the query whose micro-batches are the epochs of a long-running task."""
         name = "+".join(role.name for role in roles)
         ids = {"application": self._application.name, "roles": name}

@@ -6,8 +6,8 @@ already is skipped (`tiers.state`), so it does not matter who else works on it.
 
 | key | type | holds |
 |---|---|---|
-| `weir:pipeline:task-orders:{app}` | list | `TaskOrder` (JSON): a task that a helper may take |
-| `weir:pipeline:task-answers:{app}` | list | `TaskAnswer` (JSON): what a helper has done |
+| `weir:pipeline:task-orders:{app}` | list | `HelperOrder` (JSON): a task that a helper may take |
+| `weir:pipeline:task-answers:{app}` | list | `HelperAnswer` (JSON): what a helper has done |
 """
 
 import logging
@@ -30,7 +30,7 @@ log = logging.getLogger("weir.pipeline")
 
 
 @dataclass(frozen=True)
-class TaskOrder:
+class HelperOrder:
     """A task of a batch. attempt: the combiner's attempt at the level. number: of the task in it."""
 
     attempt: str
@@ -41,7 +41,7 @@ class TaskOrder:
 
 
 @dataclass(frozen=True)
-class TaskAnswer:
+class HelperAnswer:
     attempt: str
     number: int
     counts: tuple[OperatorCount, ...] = field(default_factory=tuple)
@@ -59,31 +59,31 @@ class TaskLists:
         """Remove what an earlier combiner has left."""
         self._control.delete(self._orders, self._answers)
 
-    def order(self, orders: list[TaskOrder]) -> None:
+    def order(self, orders: list[HelperOrder]) -> None:
         self._control.rpush(self._orders, *(msgspec.json.encode(order) for order in orders))
 
-    def take_back(self) -> TaskOrder | None:
+    def take_back(self) -> HelperOrder | None:
         """Return a task that no helper has taken, the last one first."""
         text = expect_bytes(self._control).rpop(self._orders)
         return None if text is None else self._decode_order(text)
 
-    def take(self, seconds: float) -> TaskOrder | None:
+    def take(self, seconds: float) -> HelperOrder | None:
         """Return a task to execute, or None after so many seconds."""
         found = expect_bytes(self._control).blpop([self._orders], seconds)
         return None if found is None else self._decode_order(found[1])
 
-    def answer(self, answer: TaskAnswer) -> None:
+    def answer(self, answer: HelperAnswer) -> None:
         self._control.rpush(self._answers, msgspec.json.encode(answer))
 
-    def await_answer(self, seconds: float) -> TaskAnswer | None:
+    def await_answer(self, seconds: float) -> HelperAnswer | None:
         found = expect_bytes(self._control).blpop([self._answers], seconds)
         if found is None:
             return None
-        answer: TaskAnswer = get_decoder(TaskAnswer).decode(found[1])
+        answer: HelperAnswer = get_decoder(HelperAnswer).decode(found[1])
         return answer
 
-    def _decode_order(self, text: bytes) -> TaskOrder:
-        order: TaskOrder = get_decoder(TaskOrder).decode(text)
+    def _decode_order(self, text: bytes) -> HelperOrder:
+        order: HelperOrder = get_decoder(HelperOrder).decode(text)
         return order
 
 
@@ -102,7 +102,9 @@ class HelpedTasks:
             return [count for units in tasks for count in work(units)]
         attempt = secrets.token_hex(8)
         left = {number: tuple(units) for number, units in enumerate(tasks[1:], 1)}
-        self._lists.order([TaskOrder(attempt, number, work.batch, work.level, units) for number, units in left.items()])
+        self._lists.order(
+            [HelperOrder(attempt, number, work.batch, work.level, units) for number, units in left.items()]
+        )
         done = work(tasks[0])
         while (order := self._lists.take_back()) is not None:
             if order.attempt == attempt and order.number in left:

@@ -8,12 +8,12 @@ from pyspark.errors import PySparkException
 
 from tests.workers.pipeline.times import Times
 from workers.pipeline.dispatch.result_queue import AttemptOvertaken
-from workers.pipeline.runtime.long_tasks import EpochReader, EpochWork, LongTask, Start, TaskSlots, share_slots
+from workers.pipeline.runtime.long_tasks import EpochReader, EpochWork, LongTask, TaskSlots, TaskStart, share_slots
 from workers.pipeline.tiers.batch_work import BatchFailed
 
 
 @dataclass
-class Role:
+class TaskRole:
     """Executes what `batches` says: True for a batch, False for a wait, or an error."""
 
     control_url: str
@@ -48,12 +48,12 @@ def times():
 
 @pytest.fixture
 def start(control):
-    begun = Start(control, "app", "main")
+    begun = TaskStart(control, "app", "main")
     begun.renew()
     return begun
 
 
-def run(roles, start: Start, times: Times, seconds: float = 10.0) -> int:
+def run(roles, start: TaskStart, times: Times, seconds: float = 10.0) -> int:
     for role in roles:
         role.application = Named()
     (batches,) = LongTask(tuple(roles), start.process, start.mark, seconds)(iter([0]), times)
@@ -61,29 +61,29 @@ def run(roles, start: Start, times: Times, seconds: float = 10.0) -> int:
 
 
 def test_a_task_executes_batches_until_its_epoch_is_over(control_server, start, times):
-    role = Role(control_server.url, [True, False, True, True], times)
+    role = TaskRole(control_server.url, [True, False, True, True], times)
     assert run([role], start, times) == 3
     assert len(role.waits) == 10
     assert max(role.waits) == 0.5
 
 
 def test_a_task_waits_no_longer_than_its_epoch(control_server, start, times):
-    role = Role(control_server.url, [], times)
+    role = TaskRole(control_server.url, [], times)
     run([role], start, times, seconds=1.25)
     assert role.waits == [0.5, 0.25]
 
 
 def test_a_task_ends_after_its_batch_when_another_start_follows(control_server, control, start, times):
     def follows() -> bool:
-        Start(control, "app", "main").renew()
+        TaskStart(control, "app", "main").renew()
         return True
 
-    role = Role(control_server.url, [True, follows, True], times)
+    role = TaskRole(control_server.url, [True, follows, True], times)
     assert run([role], start, times) == 2
 
 
 def test_a_task_ends_when_its_start_is_renewed_with_other_content(control_server, start, times):
-    role = Role(control_server.url, [True, lambda: start.renew() or True, True], times)
+    role = TaskRole(control_server.url, [True, lambda: start.renew() or True, True], times)
     assert run([role], start, times) == 2
 
 
@@ -91,13 +91,13 @@ def test_a_task_that_is_overtaken_continues_after_the_other_batch(control_server
     def overtaken() -> bool:
         raise AttemptOvertaken("another attempt has started")
 
-    role = Role(control_server.url, [True, overtaken, True], times)
+    role = TaskRole(control_server.url, [True, overtaken, True], times)
     assert run([role], start, times) == 2
     assert role.built == 2
 
 
 def test_roles_that_share_a_slot_take_turns_and_wait_for_a_short_time(control_server, start, times):
-    one, other = Role(control_server.url, [True, True], times), Role(control_server.url, [False, True], times)
+    one, other = TaskRole(control_server.url, [True, True], times), TaskRole(control_server.url, [False, True], times)
     assert run([one, other], start, times, seconds=4.0) == 3
     assert max(one.waits + other.waits) == 0.02
 
@@ -126,12 +126,12 @@ def test_epochs_follow_one_another_until_their_start_ends(control_server, contro
     start.end()
     done = {"batch": 6}
     assert reader.latestOffset(done, None) is done
-    Start(control, "app", "main").renew()
+    TaskStart(control, "app", "main").renew()
     assert reader.latestOffset(done, None) is done, "the epochs of the next start have a query of their own"
 
 
 def test_a_start_that_another_has_followed_ends_nothing(control, start):
-    following = Start(control, "app", "main")
+    following = TaskStart(control, "app", "main")
     following.renew()
     start.end()
     assert control.hget("weir:pipeline:tasks:app", "main") == following.mark

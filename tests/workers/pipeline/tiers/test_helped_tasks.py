@@ -7,7 +7,7 @@ import pytest
 
 from tests.waiting import MAX_SECONDS, until
 from workers.pipeline.tiers.finished_batch import OperatorCount
-from workers.pipeline.tiers.helped_tasks import HelpedTasks, TaskAnswer, TaskLists, TaskOrder
+from workers.pipeline.tiers.helped_tasks import HelpedTasks, HelperAnswer, HelperOrder, TaskLists
 from workers.pipeline.tiers.operators import Unit
 
 TASKS = [[Unit("hosts", (number,), number + 1)] for number in range(4)]
@@ -55,7 +55,7 @@ def test_a_helper_executes_a_part_and_its_counts_are_those_of_the_batch(lists, c
     def help_once() -> None:
         order = TaskLists(control, "app").take(MAX_SECONDS)
         counts = Work()(order.units)
-        TaskLists(control, "app").answer(TaskAnswer(order.attempt, order.number, tuple(counts)))
+        TaskLists(control, "app").answer(HelperAnswer(order.attempt, order.number, tuple(counts)))
 
     helped = HelpedTasks(lists, 1)
     helper = threading.Thread(target=help_once)
@@ -75,15 +75,15 @@ def test_the_tasks_of_a_helper_that_stops_are_executed_by_the_combiner(lists, co
 
 def test_what_earlier_attempts_have_left_counts_for_nothing(lists):
     helped = HelpedTasks(lists, 1, patience_seconds=0.05)
-    lists.order([TaskOrder("earlier", 1, 6, 0, tuple(TASKS[3]))])
-    lists.answer(TaskAnswer("earlier", 1, (OperatorCount("hosts", 99),)))
+    lists.order([HelperOrder("earlier", 1, 6, 0, tuple(TASKS[3]))])
+    lists.answer(HelperAnswer("earlier", 1, (OperatorCount("hosts", 99),)))
     work = Work()
     assert list_numbers(helped.run(work, TASKS)) == [1, 2, 3, 4]
     assert len(work.done) == 4
 
 
 def test_a_new_combiner_starts_with_empty_lists(lists):
-    lists.order([TaskOrder("earlier", 1, 6, 0, tuple(TASKS[3]))])
+    lists.order([HelperOrder("earlier", 1, 6, 0, tuple(TASKS[3]))])
     HelpedTasks(lists, 1)
     assert lists.take(0.01) is None
 
