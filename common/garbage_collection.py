@@ -12,10 +12,11 @@ from functools import cache
 
 @contextmanager
 def postpone_collection() -> Iterator[None]:
-    """Collect no cycles while inside, and all of them afterward, also after an error.
+    """Collect no cycles while inside, and those of this work afterward, also after an error.
 
-    Objects that exist at the first call, such as modules, are never examined again. Where collection is off already,
-    whoever turned it off collects. Threads may overlap: collection is on again when the first of them leaves.
+    Later collections are as usual, so memory stays bounded. Objects that exist at the first call, such as modules, are
+    never examined again. Where collection is off already, whoever turned it off collects. Threads may overlap:
+    collection is on again when the first of them leaves.
     """
     if not gc.isenabled():
         yield
@@ -26,7 +27,7 @@ def postpone_collection() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-        gc.collect()
+        gc.collect(0)  # everything that the work has left is young
 
 
 @cache
