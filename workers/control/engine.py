@@ -63,7 +63,8 @@ def tick_due(
 ) -> list[LedgerEntry]:
     """Tick every due loop (of these laws, or of all) on one snapshot, and return the entries that this process wrote.
 
-    The effects of earlier actions are judged and expired overrides are noted first.
+    The effects of earlier actions are judged and expired overrides are noted first. Several processes judge a part each
+    before they tick their share.
 
     An error in one loop stops no other loop: it is logged, and that loop's tick records nothing. When earlier loops
     took long, the rest use a new snapshot and the overrides set since. clock: seconds that only increase. elsewhere:
@@ -74,8 +75,8 @@ def tick_due(
     with span("observe"):
         seen = _observe_plant(plant, now)
     overrides.expire_due(now, control)
-    if _is_fresh(seen.snapshot, now):
-        ledger.judge_due(now, seen.snapshot)
+    if processes is None:
+        _judge(seen)
 
     def tick_together(due: Sequence[DueLoop], together: int, known: Circumstances | None) -> list[LedgerEntry]:
         return _tick_in_groups(due, together, known, plant, now, control, clock, began_seconds)
@@ -85,7 +86,8 @@ def tick_due(
     for name, due in due_loops.items():
         if name == HERE and processes is not None:
             here = partial(tick_together, together=TOGETHER, known=seen)
-            entries += processes.tick(due, seen.snapshot, now, lambda: clock() - began_seconds, here)
+            judge = partial(_judge, seen)
+            entries += processes.tick(due, seen.snapshot, now, lambda: clock() - began_seconds, judge, here)
         elif name == HERE or elsewhere is None:
             entries += tick_together(due, TOGETHER if name == HERE else 1, seen)
         else:
@@ -105,9 +107,12 @@ def tick_share(
     control: redis.Redis,
     clock: Callable[[], float],
     began_seconds: float,
+    part: int,
+    parts: int,
 ) -> list[LedgerEntry]:
     """Tick a part of the due loops of a tick that another process began; see `workers.control.parallel_ticks`."""
     seen = Circumstances(snapshot, now, _load_overrides(now))
+    _judge(seen, part, parts)
     return _tick_in_groups(due, TOGETHER, seen, plant, now, control, clock, began_seconds)
 
 
@@ -150,6 +155,12 @@ def _observe_plant(plant: Plant, now: datetime) -> Circumstances:
 
 def _load_overrides(now: datetime) -> list[Override]:
     return list(overrides.list_active(now).select_related("loop", "node", "owner"))
+
+
+def _judge(seen: Circumstances, part: int = 0, parts: int = 1) -> None:
+    """Judge the effects of earlier actions, or one part of them, unless the snapshot is old."""
+    if _is_fresh(seen.snapshot, seen.now):
+        ledger.judge_due(seen.now, seen.snapshot, part, parts)
 
 
 def _is_fresh(snapshot: Snapshot, now: datetime) -> bool:

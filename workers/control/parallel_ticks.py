@@ -36,15 +36,21 @@ ANSWER_SECONDS = 60.0  # longer than the database's limits; a process that takes
 ROOT = Path(__file__).resolve().parents[2]
 
 TickHere = Callable[[Sequence[DueLoop]], list[LedgerEntry]]
+JudgePart = Callable[[int, int], object]  # part, parts
 
 
 class Share(NamedTuple):
-    """Loops that another process ticks, on this snapshot. The tick began at `now`, some seconds ago."""
+    """Loops that another process ticks, on this snapshot. The tick began at `now`, some seconds ago.
+
+    part, parts: the part of the earlier actions whose effects the process judges first.
+    """
 
     due: list[DueLoop]
     snapshot: bytes
     now: datetime
     elapsed_seconds: float
+    part: int
+    parts: int
 
 
 def divide(due: Sequence[DueLoop], snapshot: Snapshot, processes: int) -> tuple[list[DueLoop], list[list[DueLoop]]]:
@@ -102,30 +108,43 @@ class TickProcesses:
         self._lock = threading.Lock()
 
     def tick(
-        self, due: Sequence[DueLoop], snapshot: Snapshot, now: datetime, elapsed: Callable[[], float], here: TickHere
+        self,
+        due: Sequence[DueLoop],
+        snapshot: Snapshot,
+        now: datetime,
+        elapsed: Callable[[], float],
+        judge: JudgePart,
+        here: TickHere,
     ) -> list[LedgerEntry]:
-        """Tick the loops and return the entries that this process wrote. elapsed: seconds since the tick began.
+        """Judge earlier actions, tick the loops, and return the entries that this process wrote.
 
-        A share whose process fails stays due for the next tick. While another thread uses the processes, all loops
-        tick here.
+        elapsed: seconds since the tick began. judge: judges a part of the earlier actions; here: ticks loops, both in
+        this process. A share whose process fails stays due for the next tick. While another thread uses the processes,
+        everything is done here.
         """
         if not self._lock.acquire(blocking=False):
+            judge(0, 1)
             return here(due)
         try:
             first, shares = divide(due, snapshot, self._count)
+            if not shares:
+                judge(0, 1)
+                return here(first)
             entries = here(first)
-            if shares:
-                own, *others = shares
-                document = snapshot.to_json()
-                asked = [
-                    self._ask(number, Share(share, document, now, elapsed())) for number, share in enumerate(others)
-                ]
-                entries += here(own)
-                for number, (share, is_asked) in enumerate(zip(others, asked, strict=True)):
-                    if not is_asked:
-                        entries += here(share)
-                    elif not self._helpers[number].wait():
-                        self._helpers.pop(number).end()
+            own, *others = shares
+            document, parts = snapshot.to_json(), len(shares)
+            asked = [
+                self._ask(part, Share(share, document, now, elapsed(), part, parts))
+                for part, share in enumerate(others, 1)
+            ]
+            judge(0, parts)
+            entries += here(own)
+            for part, (share, is_asked) in enumerate(zip(others, asked, strict=True), 1):
+                if not is_asked:
+                    judge(part, parts)
+                    entries += here(share)
+                elif not self._helpers[part].wait():
+                    self._helpers.pop(part).end()
             return entries
         finally:
             self._lock.release()

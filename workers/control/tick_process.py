@@ -53,8 +53,17 @@ def serve(connection: Connection, tick: Callable[[Share], object]) -> None:
 def tick_share(share: Share, plant: Plant, control: redis.Redis) -> None:
     """Tick the loops of a share as the control worker would."""
     close_old_connections()
-    snapshot = Snapshot.from_json(share.snapshot)
-    engine.tick_share(share.due, snapshot, plant, share.now, control, monotonic, monotonic() - share.elapsed_seconds)
+    engine.tick_share(
+        share.due,
+        Snapshot.from_json(share.snapshot),
+        plant,
+        share.now,
+        control,
+        monotonic,
+        monotonic() - share.elapsed_seconds,
+        share.part,
+        share.parts,
+    )
 
 
 def main(descriptor: str, opener: str = PUBLISHED) -> None:

@@ -109,19 +109,28 @@ def others(monkeypatch):
     return FakeProcess
 
 
-def tick(processes, due, here=None):
-    """Return the loops that ticked here."""
-    ticked = []
-    processes.tick(due, build_snapshot(), NOON, lambda: 0.25, here or (lambda loops: ticked.extend(loops) or []))
+def tick(processes, due, here=None, judged=None):
+    """Return the loops that ticked here. judged: gets the parts of the earlier actions that were judged here."""
+    ticked, parts = [], [] if judged is None else judged
+
+    def tick_here(loops):
+        ticked.extend(loops)
+        return []
+
+    def judge(part, count):
+        parts.append((part, count))
+
+    processes.tick(due, build_snapshot(), NOON, lambda: 0.25, judge, here or tick_here)
     return ticked
 
 
 def test_the_shares_tick_there_and_the_rest_here(others):
-    processes, due = TickProcesses(3), build_due()
-    ticked = tick(processes, due)
+    processes, due, judged = TickProcesses(3), build_due(), []
+    ticked = tick(processes, due, judged=judged)
     sent = [share for process in others.made for share in process.shares]
     assert sorted([*ticked, *(loop for share in sent for loop in share.due)]) == due and len(sent) == 2
     assert {(share.now, share.elapsed_seconds) for share in sent} == {(NOON, 0.25)}
+    assert sorted([*judged, *((share.part, share.parts) for share in sent)]) == [(0, 3), (1, 3), (2, 3)]
     assert Snapshot.from_json(sent[0].snapshot) == build_snapshot()
     tick(processes, due)
     assert len(others.made) == 2, "they serve the next tick too"
@@ -131,8 +140,14 @@ def test_the_shares_tick_there_and_the_rest_here(others):
 
 def test_where_no_process_can_start_all_tick_here(others, monkeypatch, caplog):
     monkeypatch.setattr(others, "trouble", "start")
-    due = build_due()
-    assert sorted(tick(TickProcesses(2), due)) == due and "this process ticks all of them" in caplog.text
+    due, judged = build_due(), []
+    assert sorted(tick(TickProcesses(2), due, judged=judged)) == due
+    assert judged == [(0, 2), (1, 2)] and "this process ticks all of them" in caplog.text
+
+
+def test_few_loops_and_all_earlier_actions_are_dealt_with_here(others):
+    due, judged = build_due(1), []
+    assert tick(TickProcesses(2), due, judged=judged) == due and judged == [(0, 1)] and not others.made
 
 
 def test_a_process_that_ends_leaves_its_loops_due_and_is_replaced(others, monkeypatch):

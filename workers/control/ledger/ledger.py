@@ -194,15 +194,17 @@ def open_entries(loops: Iterable[int]) -> dict[int, LedgerEntry]:
     return {entry.loop_id: entry for entry in rows.filter(action__isnull=False)}
 
 
-def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
+def judge_due(now: datetime, snapshot: Snapshot, part: int = 0, parts: int = 1) -> list[LedgerEntry]:
     """Compare expected with actual effects of each entry whose settling time is over, and return those.
+
+    part: the number of this part of all entries, of `parts`; other processes judge the others.
 
     effective: at least half of the expected effect occurred. harmful: as much occurred in the other direction, or the
     node has become TOOBUSY. Otherwise ineffective. An entry is also ineffective, with an outcome that says why, when
     its target has vanished, its counters were reset, or it was not judged in time (LATE_SECONDS). An entry that cannot
     be judged stops no other.
     """
-    due = _load_due_entries(now)
+    due = _load_due_entries(now, part, parts)
     for entry in due:
         try:
             entry.outcome, entry.verdict = judge_entry(entry, now, snapshot)
@@ -225,12 +227,14 @@ def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
     return due
 
 
-def _load_due_entries(now: datetime) -> list[LedgerEntry]:
-    """Return the entries to judge whose settling time is over.
+def _load_due_entries(now: datetime, part: int, parts: int) -> list[LedgerEntry]:
+    """Return the entries to judge, of one of the parts, whose settling time is over.
 
     Every tick does this, and finds each entry several times before it is due: only then its other columns are read.
     """
     checking = LedgerEntry.objects.filter(verdict=Verdict.CHECKING)
+    if parts > 1:
+        checking = checking.annotate(part=F("pk") % parts).filter(part=part)
     settling: Iterable[tuple[int, datetime, Any]] = checking.values_list("pk", "at", "expected")
     due = [pk for pk, at, expected in settling if is_settled(at, expected, now)]
     rows = checking.select_related("loop").only(*JUDGED_BY).order_by("pk")

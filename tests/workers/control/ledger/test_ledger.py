@@ -27,6 +27,15 @@ def judge(plant, clock, seconds=10.0):
     return [stored(each) for each in ledger.judge_due(clock.now, plant.observe())]
 
 
+def test_processes_that_judge_a_part_each_judge_every_entry_once(loop, plant, clock, control):
+    entries = {tick(loop, plant, clock, control).pk for _ in range(5)}
+    entries &= set(LedgerEntry.objects.filter(verdict="checking").values_list("pk", flat=True))
+    clock.pass_seconds(30.0)
+    parts = [[entry.pk for entry in ledger.judge_due(clock.now, plant.observe(), part, 3)] for part in range(3)]
+    assert len(entries) > 2 and sorted(pk for part in parts for pk in part) == sorted(entries)
+    assert not LedgerEntry.objects.filter(verdict="checking").exists()
+
+
 @pytest.mark.parametrize("mode", ["auto", "advise", "hold", "manual"])
 def test_an_entry_of_any_mode_can_be_decided_again_with_the_same_result(loop, plant, clock, control, owner, mode):
     override(loop, owner, clock, "guard.maximum", 3)
