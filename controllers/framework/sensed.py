@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from common.stored_document import get_decoder
 from controllers.framework.guard import ObservationQuality
 
 Counters = Mapping[str, float]
@@ -20,7 +21,7 @@ class Measurement:
     @classmethod
     def of(cls, observation: msgspec.Struct, measured: ObservationQuality, counters: dict[str, float]) -> "Measurement":
         """Return the measurement of a law's observation; values that are unknown (None) are left out."""
-        document = msgspec.json.decode(msgspec.json.encode(observation))  # lists as in a document, not tuples
+        document = get_decoder(Any).decode(msgspec.json.encode(observation))  # lists as in a document, not tuples
         return cls({name: value for name, value in document.items() if value is not None}, measured, counters)
 
 

@@ -8,11 +8,14 @@ import json
 import math
 import zlib
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 import orjson
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
+
+from common.stored_document import get_decoder
 
 # The first byte of a packed document; JSON text, which older rows have, never starts with it.
 MARK = b"\x01"
@@ -90,7 +93,7 @@ def unpack(stored: bytes | str) -> object:
         return json.loads(stored)
     text = zlib.decompressobj(zdict=DICTIONARY).decompress(bytes(stored)[1:])
     try:
-        return msgspec.json.decode(text)
+        return get_decoder(Any).decode(text)
     except msgspec.DecodeError:  # a number that is not finite, or half of a surrogate pair
         return json.loads(text)
 
