@@ -11,7 +11,7 @@ from workers.pipeline.matching.match_request import answer
 class Command(JsonCommand):
     help = (
         'Match a pattern. Input: {"pattern": "SEQ(A; B)", "within_seconds": 10, "events": [...]}. '
-        "Output: the IDs of each match."
+        "Output: the IDs of each match, and its measures if the input has some."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -22,5 +22,9 @@ class Command(JsonCommand):
         return answer(read_document(options["file"]))
 
     def format_output(self, document: dict[str, Any]) -> str:
-        lines = [" ".join(ids) for ids in document["matches"]]
+        measures = document.get("measures", [{}] * len(document["matches"]))
+        lines = [
+            " ".join([*ids, *(f"{name}={value}" for name, value in values.items())])
+            for ids, values in zip(document["matches"], measures, strict=True)
+        ]
         return "\n".join([*lines, "1 match" if len(lines) == 1 else f"{len(lines)} matches"])

@@ -53,6 +53,15 @@ def test_the_page_says_what_runs_the_rules_and_why_it_is_spark(client_of, at_wor
         assert [name for name, sentence in said.items() if sentence in text] == [engine]
 
 
+def test_a_complex_event_shows_why_its_events_fit_and_its_measures(client_of, at_work, control):
+    attributes = {"conditions": ["B.value 940 > 10 × A.value 93"], "measures": {"ratio": 10.1, "none": None}}
+    event = {"id": "c1", "time": "2026-01-01T00:00:00Z", "type": "jump", "source": "x", "attributes": attributes}
+    control.rpush(keys.PIPELINE_RECENT.build("performance"), json.dumps(event))
+    text = source_of(client_of("operator").get(reverse("pipeline-application", args=["performance"])))
+    assert "B.value 940 &gt; 10 × A.value 93" in text
+    assert "<dt>ratio</dt>" in text and "10.1" in text and "<dt>none</dt>" in text
+
+
 def test_an_application_or_operator_that_is_not_there_is_not_found(client_of, at_work):
     client = client_of("viewer")
     for address in (
@@ -207,6 +216,7 @@ def test_a_text_says_before_it_runs_whether_it_is_valid_and_what_differs(client_
     assert [each["sign"] for each in changed] == ["-", "+"] and "90" in changed[1]["text"]
     wrong = previewed(client, DECLARATION.replace("SEQ(busy; load)", "SEQ(busy; "))
     assert wrong["line"] == 10 and "line 10" in wrong["sentence"]
+    assert {"busy", "load"} <= set(wrong["names"]["symbols"]) and "value" in wrong["names"]["columns"]
     assert not PipelineVersion.objects.exists()
     viewer = client_of("viewer").post(reverse("pipeline-declaration-preview", args=["performance"]))
     assert viewer.status_code == 403

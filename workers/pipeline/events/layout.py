@@ -253,6 +253,16 @@ def as_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def append_batch(old: pa.RecordBatch, new: pa.RecordBatch) -> pa.RecordBatch:
+    """Return old rows followed by new ones, with the columns of the new ones.
+
+    A column has its type in the new rows, unless it has no values there.
+    """
+    fields = [old.schema.field(field.name) if pa.types.is_null(field.type) else field for field in new.schema]
+    schema = pa.schema([pa.field(field.name, field.type) for field in fields])
+    return pa.concat_batches([as_schema(old.select(schema.names), schema), as_schema(new, schema)])
+
+
 def _cast_table(table: pa.Table, kinds: dict[str, pa.DataType]) -> pa.Table:
     for place, field in enumerate(table.schema):
         kind = kinds.get(field.name, field.type)

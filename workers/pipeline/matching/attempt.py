@@ -129,7 +129,7 @@ class Attempt:
         Such a NOT refers to the very next event, so what is left after that event must still be able to end. After A C
         D, SEQ(A; C+; NOT D) could continue with another C only, which can't arrive.
         """
-        if not rules.automaton.get_state(branch.state).ends_late or rules.list_takes(branch, event, mask):
+        if not rules.automaton.get_state(branch.state).ends_late or rules.wants(branch, event, mask):
             return False
         passed = rules.pass_over(branch, event, mask)
         return passed is not None and rules.automaton.get_state(passed).ends_late
@@ -217,6 +217,13 @@ class AutomatonRules:
         if self._bound_bits & mask:
             mask = self._decide(branch, event, mask, self.automaton.get_state(branch.state).wanted)
         return self.automaton.list_branches(branch.state, mask)
+
+    def wants(self, branch: Branch, event: Event, mask: int) -> bool:
+        """Return whether an event satisfies a symbol that a branch waits for."""
+        wanted = self.automaton.get_state(branch.state).wanted
+        if self._bound_bits & mask:
+            mask = self._decide(branch, event, mask, wanted)
+        return bool(mask & wanted)
 
     def pass_over(self, branch: Branch, event: Event, mask: int) -> int | None:
         """Return a branch's state after an event that it does not take, or None if the event is forbidden."""

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from workers.pipeline.matching import retained
 from workers.pipeline.matching.step_conditions import StepConditions
 from workers.pipeline.patterns.pattern import Step
-from workers.pipeline.patterns.scalars import Scalar, compile_scalar, list_values
+from workers.pipeline.patterns.scalars import Scalar, compile_scalar, list_values, read_place
 
 MIN_KEYS = 24  # of a round; with fewer, single events are faster
 _ATTEMPT = (pa.field("attempt", pa.int64()), pa.field("step", pa.int8()), pa.field("first", pa.int64()))
@@ -281,7 +281,7 @@ class SingleEvents:
         columns = [list_values(events.column(retained.format_read_name(name)).take(places)) for name in plan.names]
         values = zip(*columns, strict=True) if columns else iter([()] * len(needed))
         value_rows = dict(zip(needed.tolist(), values, strict=True))
-        own: dict[str, Scalar] = {name: _read_value(place) for place, name in enumerate(plan.names)}
+        own: dict[str, Scalar] = {name: read_place(place) for place, name in enumerate(plan.names)}
         compiled: dict[int, Any] = {}
         for step, condition in self._conditions.conditions.items():
             references = {
@@ -291,10 +291,6 @@ class SingleEvents:
             }
             compiled[step] = _hold_with(compile_scalar(condition.tree, {**own, **references}), value_rows)
         return compiled
-
-
-def _read_value(place: int) -> Scalar:
-    return lambda row, bound: row[place]
 
 
 def _read_step(value: Scalar, step: int) -> Scalar:

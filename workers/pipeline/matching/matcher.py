@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from common.errors import BadInput
-from workers.pipeline.events.layout import as_schema
+from workers.pipeline.events.layout import append_batch
 from workers.pipeline.matching.conjunction_once import ConjunctionOnceMatcher
 from workers.pipeline.matching.cross_once import CrossOnceMatcher
 from workers.pipeline.matching.cross_rows import CrossRows
@@ -108,8 +108,7 @@ class PreviousEvents:
         rows, kept = rows.select(list(own)), 0
         if self.last is not None:
             # An earlier version may have read the columns with another type.
-            last = as_schema(self.last, rows.schema)
-            rows, kept = pa.concat_batches([last, rows]), last.num_rows
+            rows, kept = append_batch(self.last, rows), self.last.num_rows
         keyed = KeyedRows.build(rows.column("match_key"), rows.column("time").to_numpy())
         before = compute_previous_places(keyed)
         places = pa.array(before[kept:], mask=before[kept:] < 0)

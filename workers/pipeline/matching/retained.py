@@ -14,7 +14,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from workers.pipeline.events.layout import as_schema, decode, encode
+from workers.pipeline.events.layout import append_batch, decode, encode
 
 # What a match reports of a contributing event, besides its key and the key group of that key.
 EVENT = pa.schema(
@@ -181,8 +181,7 @@ def append_read_rows(
     """Return the kept rows followed by the new rows, with the columns that conditions read, and the masks of both."""
     if not kept.num_rows:
         return rows, masks
-    old = as_schema(kept.select(rows.schema.names), rows.schema)
-    return pa.concat_batches([old, rows]), np.concatenate((kept.column("mask").to_numpy(), masks))
+    return append_batch(kept, rows), np.concatenate((kept.column("mask").to_numpy(), masks))
 
 
 def group_rows(rows: pa.RecordBatch) -> dict[int, pa.RecordBatch]:

@@ -4,7 +4,6 @@ A step has one event, so a condition such as `B.value > 10 * A.value` compares t
 of rows at once, by the same functions as the conditions of single events.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from workers.pipeline.matching.retained import KEYED, Matches, format_read_name
+from workers.pipeline.patterns.bindings import drop_infinite
 from workers.pipeline.patterns.explanation import Explanation, compile_explanation
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.predicate import BoundExpression, evaluate_reference, format_previous_name
 from workers.pipeline.patterns.references import EventReference
-from workers.pipeline.patterns.scalars import list_values
+from workers.pipeline.patterns.scalars import list_values, read_place
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class StepConditions:
         values = []
         for measure in self.pattern.measures.values():
             column = measure.evaluate(self._build_columns(measure, events, rows[:, -1], rows), len(rows))
-            values.append([None if _is_infinite(value) else value for value in list_values(column)])
+            values.append([drop_infinite(value) for value in list_values(column)])
         return tuple(dict(zip(self.pattern.measures, of_match, strict=True)) for of_match in zip(*values, strict=True))
 
     def _explain(self, events: pa.RecordBatch, rows: np.ndarray) -> tuple[list[str], ...]:
@@ -91,7 +91,7 @@ class StepConditions:
         return tuple(map(list, zip(*texts, strict=True)))
 
     def _compile_explanation(self, place: int, names: tuple[str, ...]) -> Explanation:
-        readers = {name: _read_place(at) for at, name in enumerate(names)}
+        readers = {name: read_place(at) for at, name in enumerate(names)}
         return compile_explanation(self.conditions[place].tree, self.symbols[place], readers)
 
     def _build_columns(
@@ -120,11 +120,3 @@ def _reads_step(reference: EventReference, symbols: tuple[str | None, ...]) -> b
 
 def _take(events: pa.RecordBatch, name: str, rows: np.ndarray) -> pa.Array:
     return events.column(format_read_name(name)).take(pa.array(rows))
-
-
-def _read_place(place: int) -> Any:
-    return lambda row, bound: row[place]
-
-
-def _is_infinite(value: object) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)

@@ -61,7 +61,7 @@ class BindingPlan:
         columns = frozenset[str]().union(*(expression.all_columns for expression in expressions))
         previous = frozenset[str]().union(*(expression.all_previous for expression in expressions))
         self.names = (*sorted(columns), *(format_previous_name(name) for name in sorted(previous)))
-        self._row: dict[str, Scalar] = {name: _read_place(place) for place, name in enumerate(self.names)}
+        self._row: dict[str, Scalar] = {name: scalars.read_place(place) for place, name in enumerate(self.names)}
         self._slots: dict[Slot, int] = {}
         self._depths: dict[Slot, int] = {}
         self._values: dict[Slot, Scalar] = {}
@@ -165,12 +165,7 @@ class BindingPlan:
 
     def measure(self, bound: Bound) -> dict[str, Any]:
         """Return the measures of a match; None for what is missing, and for what JSON can't represent."""
-        values = {name: value((), bound) for name, value in self.measures.items()}
-        return {name: None if _is_infinite(value) else value for name, value in values.items()}
-
-
-def _read_place(place: int) -> Scalar:
-    return lambda row, bound: row[place]
+        return {name: drop_infinite(value((), bound)) for name, value in self.measures.items()}
 
 
 def _read_bound(place: int) -> Scalar:
@@ -206,6 +201,11 @@ def _build_fold(function: str, depth: int) -> Callable[[Any, Any], Any]:
     folds: Mapping[str, Callable[[Any, Any], Any]] = {"sum": scalars.add, "min": min, "max": max}
     fold = folds[function]
     return lambda before, value: before if value is None else value if before is None else fold(before, value)
+
+
+def drop_infinite(value: Any) -> Any:
+    """Return the value, or None for a number that JSON can't represent."""
+    return None if _is_infinite(value) else value
 
 
 def _is_infinite(value: object) -> bool:

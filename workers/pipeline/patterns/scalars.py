@@ -161,6 +161,11 @@ def convert_to_double(number: int | float) -> float:
         return math.inf if number > 0 else -math.inf
 
 
+def read_place(place: int) -> Scalar:
+    """Return the function of the value at a place of an event's row."""
+    return lambda row, bound: row[place]
+
+
 def list_values(column: pa.Array) -> list[Any]:
     """Return a column as values that conditions calculate with."""
     if isinstance(column, pa.ChunkedArray):

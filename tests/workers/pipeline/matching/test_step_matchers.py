@@ -3,6 +3,7 @@
 import itertools
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -110,6 +111,22 @@ def test_open_attempts_are_served_as_by_the_automaton_in_any_batches(least_keys,
 def test_any_other_condition_between_events_is_left_to_the_automaton(pattern, define):
     for consume in ("once", "skip-past-last"):
         assert isinstance(create_raw_matcher(pattern_of(pattern, define, consume=consume)), AutomatonMatcher)
+
+
+@pytest.mark.parametrize("consume", ["once", "skip-past-last"])
+def test_values_of_open_matches_survive_a_batch_without_any(consume):
+    """A batch in which no event has an attribute has a column without a type."""
+    pattern = pattern_of("SEQ(A; B)", {"B": 'type == "B" and amount - prev(amount) >= 2 * A.amount'}, consume=consume)
+    rows = rows_of([(1, "A", 1.0, "x"), (2, "C", 1.0, "x"), (3, "A", 1.0, "y"), (4, "B", 1.0, "x")])
+    rows = rows.append_column("amount", pa.array([2.0, 1.0, None, 5.0]))
+    found, matcher_ = [], Matcher(pattern)
+    for place in range(rows.num_rows):
+        row = rows.slice(place, 1)
+        if place == 2:
+            row = row.set_column(row.num_columns - 1, "amount", pa.nulls(1))
+        found.append(matcher_.take(row))
+        matcher_ = Matcher.resume(pattern, matcher_.save())
+    assert concatenate(found).get_event_ids() == [["e0000", "e0003"]]
 
 
 def test_events_of_one_key_are_matched_one_by_one_beside_many_keys():
