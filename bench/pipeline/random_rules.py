@@ -25,7 +25,7 @@ ROWS = 400
 FEW_ROWS = 48  # too few for their texts to repeat: they are evaluated row by row
 AT_ONCE = 100  # expressions of one query
 LAYOUT = Layout(
-    ("type", "key", "value", "time"),
+    ("id", "type", "key", "value", "time"),
     (
         Attribute("address", "text"),
         Attribute("written", "text"),
@@ -37,7 +37,7 @@ LAYOUT = Layout(
     ("least",),
 )
 KINDS = {
-    **dict.fromkeys(("type", "key", "address", "written"), "string"),
+    **dict.fromkeys(("id", "type", "key", "address", "written"), "string"),
     **dict.fromkeys(("value", "load", "criterion least"), "double"),
     **dict.fromkeys(("user", "size"), "bigint"),
     "up": "boolean",
@@ -134,6 +134,7 @@ def make_rows(random: Random, rows: int = ROWS) -> pa.RecordBatch:
         return [random.choice([*values, None]) for _ in range(rows)]
 
     columns = {
+        "id": [f"{random.getrandbits(128):x}"[: random.randint(1, 40)] for _ in range(rows)],
         "type": choose(TEXTS),
         "key": choose((*TEXTS, *WRITTEN)),
         "value": choose(REALS),
@@ -234,14 +235,16 @@ class RandomExpressions:
         return self._fill(
             "(W + W)", "(W - W)", "(W * W)", "(W div W)", "(W % W)", "pmod(W, W)", "mod(W, 7)", "(- W)", "abs(W)",
             "ceil(R)", "floor(R)", "ceiling(W)", "length(T)", "char_length(T)", "ascii(T)", "crc32(T)", "instr(T, L)",
-            "locate(L, T)", "locate(L, T, I)", "locate(T, T)", "size(split(T, ','))", "cast(T as int)",
+            "locate(L, T)", "locate(L, T, I)", "locate(T, T)", "size(split(T, ','))",
+            "size(coalesce(split(T, ','), split(T, 'p')))", "size(if(C, split(T, ','), split(T, ' ')))",
+            "cast(T as int)",
             "cast(T as bigint)", "cast(R as int)", "cast(R as bigint)", "cast(W as int)", "cast(W as bigint)",
             "cast(C as int)", "cast(M as bigint)", "cast(M as int)", "try_cast(T as int)", "try_cast(T as bigint)",
             "try_cast(R as int)", "try_cast(R as bigint)", "try_cast(W as int)", "datediff(D, D)", "unix_seconds(M)",
             "unix_millis(M)", "unix_micros(M)", f"{field}(M)", f"{field}(M)",
             f"{field}(D)" if field in DATE_FIELDS else f"{field}(M)", "greatest(W, W)",
             "least(W, W, 3)", "coalesce(W, W)", "ifnull(W, 0)", "nullif(W, N)", "(case when C then W else W end)",
-            "(case W when 7 then 1 when 0 then 2 end)", "if(C, W, W)", "xxhash64(T)", "hash(T)",
+            "(case W when 7 then 1 when 0 then 2 end)", "if(C, W, W)", "xxhash64(T)", "xxhash64(id, T)", "hash(T)",
             depth=depth,
         )  # fmt: skip
 
@@ -273,12 +276,13 @@ class RandomExpressions:
         )  # fmt: skip
 
     def time(self, depth: int) -> str:
+        unit = self._pick("year", "quarter", "month", "week", "day", "hour", "minute", "second")
         if depth <= 0:
             return self._pick("time", "time", "timestamp '2026-01-01 00:00:00'", "timestamp '1969-12-31 23:59:59.5'")
         return self._fill(
             "M", "cast(to_date(M) as timestamp)", "timestamp_seconds(load)", "timestamp_micros(W)",
             "cast(N as timestamp)", "cast(C as timestamp)", "coalesce(M, M)", "if(C, M, D)", "least(M, M)",
-            "date_trunc('hour', M)",
+            f"date_trunc('{unit}', M)",
             "timestamp_seconds(86400)", "timestamp_millis(cast(W as int))",
             depth=depth,
         )  # fmt: skip

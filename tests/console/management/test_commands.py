@@ -164,6 +164,13 @@ def test_a_strict_bench_that_is_past_a_limit_says_so_and_fails_and_another_does_
     assert err.getvalue() == past
 
 
+@pytest.mark.parametrize(
+    ("arguments", "field"), [(("lqr", "--count", "5"), "--count"), (("rules", "--count", "0"), "--count")]
+)
+def test_an_option_of_one_bench_is_refused_by_others_and_out_of_its_range(monkeypatch, arguments, field):
+    assert refusal(monkeypatch, "bench", "", *arguments).startswith(field)
+
+
 def test_match_finds_and_refuses_by_name(monkeypatch):
     events = [{"id": kind + "1", "time": at, "type": kind} for at, kind in enumerate("AB")]
     document = {"pattern": "SEQ(A; B)", "within_seconds": 10, "key": None, "events": events}

@@ -60,9 +60,10 @@ def extract(texts: pa.Array, attributes: tuple[Attribute, ...]) -> tuple[list[pa
 
 def _read_texts(texts: pa.Array, attributes: tuple[Attribute, ...]) -> tuple[list[pa.Array], pa.Array]:
     documents = _parse_together(texts)
-    columns = documents and [_read_column(documents, attribute) for attribute in attributes]
-    if columns and None not in columns:
-        return columns, pa.nulls(len(texts), pa.string())
+    columns = [_read_column(documents, attribute) for attribute in attributes] if documents else []
+    exact = [column for column in columns if column is not None]
+    if len(exact) == len(attributes):
+        return exact, pa.nulls(len(texts), pa.string())
     # Something is wrong with at least one text: each is read on its own, and its fault is described.
     rows = [_parse_row(text, attributes) for text in texts.to_pylist()]
     return [
@@ -89,7 +90,12 @@ def _parse_together(texts: pa.Array) -> list[dict[str, Any]] | None:
 
 
 _NONE = type(None)
-_EXACT = {"text": {str, _NONE}, "number": {float, int, _NONE}, "integer": {int, _NONE}, "boolean": {bool, _NONE}}
+_EXACT: dict[str, set[type]] = {
+    "text": {str, _NONE},
+    "number": {float, int, _NONE},
+    "integer": {int, _NONE},
+    "boolean": {bool, _NONE},
+}
 
 
 def _read_column(documents: list[dict[str, Any]], attribute: Attribute) -> pa.Array | None:

@@ -1,1 +1,1 @@
-"""The language of rules, and the execution plan of rules in Spark."""
+"""The language of rules, and their evaluation in Arrow and in Spark."""

@@ -14,8 +14,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from workers.pipeline.rules.calendar_numbers import MICROSECONDS, find_day_of_year, find_week, find_weekday, split_days
-from workers.pipeline.rules.native_casts import MAX_LONG, WHOLE, cast, find_common_kind, limit_to_whole, parse_whole
+from workers.pipeline.rules.calendar_numbers import (
+    DAY_US,
+    MICROSECONDS,
+    find_day_of_year,
+    find_week,
+    find_weekday,
+    join_days,
+    split_days,
+)
+from workers.pipeline.rules.native_casts import (
+    MAX_LONG,
+    MIN_LONG,
+    WHOLE,
+    cast,
+    find_common_kind,
+    limit_to_whole,
+    parse_whole,
+)
 from workers.pipeline.rules.native_operators import (
     REAL_KINDS,
     choose,
@@ -36,8 +52,10 @@ from workers.pipeline.rules.native_values import (
     make_constant,
 )
 from workers.pipeline.rules.reference import parse_subnet
+from workers.pipeline.rules.text_hashes import SEED, hash_texts
 
 MAX_INT = 2**31 - 1
+_UNITS_US = {"second": MICROSECONDS, "minute": 60 * MICROSECONDS, "hour": 3600 * MICROSECONDS, "day": DAY_US}
 Build = Callable[..., Compiled]
 
 
@@ -402,6 +420,39 @@ def _compute_degrees(texts: Value) -> pa.Array:
     return pc.multiply(texts, pa.scalar(57.29577951308232))
 
 
+def _compute_hash(*given: Compiled) -> Compiled:
+    if any(operand.kind != "string" for operand in given):
+        raise NotNativeError("xxhash64 of values that are no strings")
+
+    def compute(*values: Value) -> pa.Array:
+        texts = as_arrays(*values)
+        hashes = np.full(len(texts[0]), SEED, np.int64)
+        for column in texts:
+            hashes = hash_texts(column, hashes)
+        return pa.array(hashes)
+
+    return build("bigint", compute, *given)
+
+
+def _truncate(unit: Compiled, operand: Compiled) -> Compiled:
+    """Return the first instant of the unit that a time is in."""
+    if operand.kind not in ("timestamp", "date", "string", "void"):
+        raise NotNativeError(f"a time made of {operand.kind}")
+    truncate = partial(_truncate_times, _get_text(unit).lower())
+    return build("timestamp", partial(compute_numbers, "timestamp", truncate), cast(operand, "timestamp"))
+
+
+def _truncate_times(unit: str, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    if unit in _UNITS_US:
+        starts = times // _UNITS_US[unit] * _UNITS_US[unit]
+        return starts, starts > times  # wrapped around
+    days = times // DAY_US
+    year, month, _ = split_days(days)
+    first = {"year": np.ones_like(month), "quarter": (month - 1) // 3 * 3 + 1, "month": month}
+    starts = days - find_weekday(days) if unit == "week" else join_days(year, first[unit], np.ones_like(month))
+    return starts * DAY_US, starts < MIN_LONG // DAY_US + 1
+
+
 def _find_sign(numbers: np.ndarray) -> np.ndarray:
     return np.where(numbers == 0, numbers, np.sign(numbers))
 
@@ -481,6 +532,8 @@ FUNCTIONS: dict[str, Build] = {
     "timestamp_millis": _make_timestamp_function(1000),
     "timestamp_micros": _make_timestamp_function(1),
     "datediff": _subtract_dates,
+    "date_trunc": _truncate,
+    "xxhash64": _compute_hash,
 }
 
 

@@ -28,6 +28,7 @@ from workers.pipeline.rules.reference import Reference
 from workers.pipeline.rules.rule_language import parse_expression
 from workers.pipeline.rules.rules import (
     AUTO,
+    BUCKETS,
     REMOVING,
     SPARK,
     Cleanse,
@@ -39,6 +40,7 @@ from workers.pipeline.rules.rules import (
     list_named_columns,
     list_named_criteria,
 )
+from workers.pipeline.rules.text_hashes import SEED, hash_texts
 
 Step = Callable[[EventColumns], EventColumns]
 _ADDRESS = r"\A[0-9]{1,3}(\.[0-9]{1,3}){3}\z"
@@ -109,7 +111,7 @@ class NativeRules:
                 self._add(dict.fromkeys(rule.table.columns, "string"))
                 return step
             case Sample():
-                raise NotNativeError("sample")
+                return _sample(rule.share, needed)
         raise TypeError(f"{rule!r} is not a rule")
 
     def _compile(self, text: str, name: str) -> Compiled:
@@ -134,7 +136,8 @@ class NativeRules:
 def _list_needed(rules: tuple[Rule, ...], names: tuple[str, ...]) -> frozenset[str]:
     """Return the columns that are needed by these rules or after them."""
     criteria = {get_criterion_column(name) for name in list_named_criteria(rules)}
-    return list_named_columns(rules) | criteria | frozenset(names)
+    sampled = {"id"} if any(isinstance(rule, Sample) for rule in rules) else set()
+    return list_named_columns(rules) | criteria | sampled | frozenset(names)
 
 
 def _select(events: EventColumns, needed: frozenset[str]) -> EventColumns:
@@ -166,6 +169,15 @@ def _cleanse(columns: Mapping[str, Compiled], needed: frozenset[str]) -> Step:
         # NaN counts as null here, as in Spark.
         nulls = [pc.is_null(events.columns[name], nan_is_null=True) for name in columns]
         return _select(events, needed).filter(pc.invert(reduce(pc.or_, nulls)))
+
+    return step
+
+
+def _sample(share: float, needed: frozenset[str]) -> Step:
+    def step(events: EventColumns) -> EventColumns:
+        hashes = hash_texts(events.columns["id"], np.full(events.rows, SEED, np.int64))
+        kept = pa.array(hashes % BUCKETS < round(share * BUCKETS))
+        return _select(events, needed).filter(kept)
 
     return step
 

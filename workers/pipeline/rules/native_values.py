@@ -7,7 +7,7 @@ array<string>, and void (null without a type).
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,7 @@ ARROW_TYPES: dict[str, pa.DataType] = {
 MAX_PRECISION = 38
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)\Z")
 
-Value = pa.Array | pa.Scalar
+Value: TypeAlias = pa.Array | pa.Scalar
 
 
 class NotNativeError(Exception):

@@ -22,6 +22,7 @@ from workers.pipeline.rules.reference import Reference, Row, parse_subnet
 from workers.pipeline.rules.rule_functions import SUBNET, get_literal_number
 from workers.pipeline.rules.rule_language import TYPES, WrittenRule, list_chain, parse_expression
 from workers.pipeline.rules.rules import (
+    BUCKETS,
     REMOVING,
     Cleanse,
     Enrich,
@@ -173,7 +174,6 @@ def cast_to_long(value: int) -> Column:
 
 
 _NEEDED = ("id", "time", "type", "source", "value")
-_BUCKETS = 1_000_000
 _PARTS = [f"_part{place}" for place in range(4)]
 
 
@@ -241,8 +241,8 @@ def apply_rule(events: DataFrame, rule: Rule, criteria: Collection[str]) -> Data
         case Project():
             return events.withColumns(_build_columns(rule.compute, rule.name, criteria)).drop(*rule.drop)
         case Sample():
-            bucket = sql.pmod(sql.xxhash64("id"), sql.lit(_BUCKETS))
-            return events.where(bucket < round(rule.share * _BUCKETS))
+            bucket = sql.pmod(sql.xxhash64("id"), sql.lit(BUCKETS))
+            return events.where(bucket < round(rule.share * BUCKETS))
         case Cleanse():
             clean = _build_columns(rule.columns, rule.name, criteria)
             return events.withColumns(clean).dropna(subset=list(rule.columns))

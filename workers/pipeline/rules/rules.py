@@ -72,6 +72,8 @@ REMOVING = (Filter, Sample, Cleanse)  # rules that remove events
 
 ENGINES = (AUTO, SPARK) = ("auto", "spark")  # what runs rules: auto is Arrow if it covers all of them
 
+BUCKETS = 1_000_000  # of the hashes of events' ids, of which a sample keeps its share
+
 MAX_RULES = 64
 MAX_TABLES = 8
 MAX_EXPRESSION_CHARACTERS = 20_000  # of all rules together

@@ -33,6 +33,7 @@ class NativeTask:
 
     @classmethod
     def create(cls, reader: TaskReader, rules: tuple[Rule, ...], names: tuple[str, ...], graph: Graph) -> "NativeTask":
+        """Return the task of a replica, with its rules pickled."""
         return cls(reader, pickle.dumps(rules), names, graph)
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

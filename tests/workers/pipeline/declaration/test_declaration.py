@@ -82,6 +82,7 @@ def test_a_symbol_nobody_defined_is_an_event_type(tmp_path):
         (["lateness_seconds"], -1, "lateness_seconds"),
         (["latency_seconds"], 0, "latency_seconds"),
         (["latency_seconds"], "soon", "latency_seconds"),
+        (["engine"], "java", "engine"),
         (["rules", 0], {"name": "x", "keep": "a", "discard": "b"}, "rules[0]"),
         (["rules", 0], {"name": "x", "keep": 3}, "rules[0].keep"),
         (["rules", 0], {"name": "x", "project": {"compute": {"1x": "a"}}}, "rules[0].project.compute"),

@@ -27,7 +27,7 @@ from workers.pipeline.rules.rule_language import parse_expression
 SHORT, LONG = 60, 600
 ON_SPARK = (
     *("lower", "upper", "lcase", "ucase", "initcap", "exp", "ln", "log10", "log2", "log1p", "pow", "power", "cbrt"),
-    *("sin", "cos", "tan", "atan2", "round", "bround", "date_trunc", "xxhash64", "hash", "get_json_object"),
+    *("sin", "cos", "tan", "atan2", "round", "bround", "hash", "get_json_object"),
 )
 
 
@@ -87,9 +87,7 @@ def test_expressions_compile_or_say_what_only_spark_evaluates():
 @pytest.mark.parametrize("name", sorted(ON_SPARK))
 def test_functions_that_depend_on_java_stay_on_spark(name):
     least = FUNCTIONS[name].least
-    given_arguments = {"date_trunc": "'hour', time", "get_json_object": "type, '$.a'"}.get(
-        name, ", ".join(["value"] * least)
-    )
+    given_arguments = {"get_json_object": "type, '$.a'"}.get(name, ", ".join(["value"] * least))
     with pytest.raises(NotNativeError, match=rf"^{name}\(\)$"):
         compile_expression(parse_expression(f"{name}({given_arguments})", "keep").tree, KINDS)
 

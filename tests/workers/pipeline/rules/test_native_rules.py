@@ -40,6 +40,7 @@ def list_rules(tables):
         Project("numbers", {"written": "cast(written as double)", "twice": "user * 2"}, ("size",)),
         Cleanse("clean", {"load": "case when load > -1e300 then abs(load) end"}),
         Enrich("again", "address", tables["some"]),
+        Sample("some", 0.8),
         Filter("last", "coalesce(owner, host, 'x') <> 'bert'"),
     )
 
@@ -72,8 +73,8 @@ def test_native_rules_give_what_spark_gives(spark, tables, count):
 
 def test_what_passes_each_rule_is_counted_except_the_last(tables):
     _, passed = run_natively(list_rules(tables), make_rows(Random(1), 300))
-    assert list(passed) == ["up", "test", "clean"]
-    assert 300 > passed["up"] > passed["test"] > passed["clean"] > 0
+    assert list(passed) == ["up", "test", "clean", "some"]
+    assert 300 > passed["up"] > passed["test"] > passed["clean"] > passed["some"] > 0
 
 
 def test_an_empty_batch_stays_empty(tables):
@@ -105,7 +106,6 @@ def test_the_shipped_application_runs_natively():
     ("rule", "reason"),
     [
         (Project("minutes", {"minutes": "round(value / 60, 1)"}), 'rule "minutes" uses round()'),
-        (Sample("share", 0.5), 'rule "share" uses sample'),
         (Project("case", {"Value": "1"}), f'rule "case" uses the name Value, {CASE}'),
         (Filter("late", "time > key"), 'rule "late" uses a cast of a column from string to timestamp'),
     ],
