@@ -80,7 +80,7 @@ def list_missing(plant: BrokenPlant, since: Evidence) -> list[str]:
 
 def _runs_or_is_done(row: dict[str, Any]) -> bool:
     """Whether a process runs, or has ended as it should: some have nothing to do for most of the time."""
-    return row["statename"] == "RUNNING" or (row["statename"] == "EXITED" and row["exitstatus"] == 0)
+    return bool(row["statename"] == "RUNNING" or (row["statename"] == "EXITED" and row["exitstatus"] == 0))
 
 
 def _page_answers(plant: BrokenPlant) -> bool:

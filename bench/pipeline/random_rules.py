@@ -4,7 +4,7 @@ Expressions are typed, so that Spark accepts most of them. Each is evaluated nat
 row by row, and both results must equal Spark's in type, nulls, and every bit, except that all NaN are equal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -172,7 +172,7 @@ class RandomExpressions:
         C: condition, R: real, W: whole number, N: any number, T: text, L: literal text, D: date, M: time, I: a small
         literal whole number.
         """
-        made = {
+        made: dict[str, Callable[[int], str]] = {
             "C": self.condition,
             "R": self.real,
             "W": self.whole,

@@ -1,7 +1,7 @@
 """A loop as pages and the API show it: what is in force, each of its parameters, and its decisions."""
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -114,7 +114,7 @@ def describe(loop: Loop, in_force: list[Override], now: datetime) -> DescribedLo
 
 
 def build_parameter_rows(
-    law: Law, own_values: Mapping[str, Any], counted: Iterable[Override], now: datetime
+    law: Law, own_values: Mapping[str, Any], counted: Collection[Override], now: datetime
 ) -> list[ParameterRow]:
     """Return a row for each parameter of a law. own_values: those of the loop; counted: the overrides that apply."""
     values = catalog.read_parameters(law, own_values)
@@ -127,7 +127,7 @@ def build_parameter_rows(
 
 
 def build_guard_rows(
-    law: Law, own_values: Mapping[str, Any], counted: Iterable[Override], now: datetime
+    law: Law, own_values: Mapping[str, Any], counted: Collection[Override], now: datetime
 ) -> list[ParameterRow]:
     """Return a row for each setting of the guard likewise."""
     values = guard.read_settings(law, own_values)

@@ -33,12 +33,14 @@ def join_days(year: np.ndarray, month: np.ndarray, day: np.ndarray) -> np.ndarra
     from_march = np.where(month > 2, month - 3, month + 9)
     of_year = (153 * from_march + 2) // 5 + day - 1
     of_era: np.ndarray = year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + of_year
-    return era * _ERA_DAYS + of_era - _EPOCH
+    days: np.ndarray = era * _ERA_DAYS + of_era - _EPOCH
+    return days
 
 
 def find_day_of_year(days: np.ndarray) -> np.ndarray:
     """Return the day of the year, from 1."""
-    return days - _find_first_day(split_days(days)[0]) + 1
+    places: np.ndarray = days - _find_first_day(split_days(days)[0]) + 1
+    return places
 
 
 def find_weekday(days: np.ndarray) -> np.ndarray:

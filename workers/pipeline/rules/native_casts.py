@@ -173,7 +173,7 @@ def _parse_date(text: str) -> int | None:
     # Leap years repeat after 400 years.
     if not 1 <= month <= 12 or not 1 <= day <= monthrange(2000 + year % 400, month)[1]:
         return None
-    days = int(join_days(np.int64(year), np.int64(month), np.int64(day)))
+    days = int(join_days(np.array(year), np.array(month), np.array(day)))
     return days if abs(days) < 2**31 else None
 
 

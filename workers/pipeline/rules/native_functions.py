@@ -182,8 +182,8 @@ def _cut_text(text: str, start: int, length: int = MAX_INT) -> str:
 
 def _compile_cut(*given: Compiled) -> Compiled:
     text, places = cast(given[0], "string"), [cast(place, "int") for place in given[1:]]
-    constants = [place.constant.as_py() if place.constant is not None else None for place in places]
-    if None not in constants and constants[0] >= 0:
+    constants: list[int] = [place.constant.as_py() for place in places if place.constant is not None]
+    if len(constants) == len(places) and None not in constants and constants[0] >= 0:
         start = max(constants[0] - 1, 0)
         stop = min(start + max(constants[1], 0) if len(constants) == 2 else MAX_INT, MAX_INT)
         return build("string", lambda texts: pc.utf8_slice_codeunits(texts, start=start, stop=stop), text)
@@ -467,12 +467,8 @@ FUNCTIONS: dict[str, Build] = {
     "ceiling": _to_whole(np.ceil),
     "floor": _to_whole(np.floor),
     "sqrt": _make_real_function("double", pc.sqrt),
-    "sign": _make_real_function(
-        "double", partial(compute_numbers, "double", lambda x: np.where(x == 0, x, np.sign(x)))
-    ),
-    "signum": _make_real_function(
-        "double", partial(compute_numbers, "double", lambda x: np.where(x == 0, x, np.sign(x)))
-    ),
+    "sign": _make_real_function("double", partial(compute_numbers, "double", _find_sign)),
+    "signum": _make_real_function("double", partial(compute_numbers, "double", _find_sign)),
     "radians": _make_real_function("double", lambda values: pc.multiply(values, pa.scalar(0.017453292519943295))),
     "degrees": _make_real_function("double", _compute_degrees),
     "isnan": _is_nan,

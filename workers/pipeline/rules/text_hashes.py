@@ -53,7 +53,8 @@ def _hash_stripes(words: np.ndarray, seeds: np.ndarray) -> np.ndarray:
     lanes = [seeds + _P1 + _P2, seeds + _P2, seeds, seeds - _P1]
     for first in range(0, words.shape[1] // 4 * 4, 4):
         lanes = [_rotate(lane + words[:, first + place] * _P2, 31) * _P1 for place, lane in enumerate(lanes)]
-    hashes: np.ndarray = sum(_rotate(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True))
+    rotated = [_rotate(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)]
+    hashes: np.ndarray = rotated[0] + rotated[1] + rotated[2] + rotated[3]
     for lane in lanes:
         hashes = (hashes ^ _mix_word(lane)) * _P1 + _P4
     return hashes
