@@ -1,4 +1,4 @@
 """General code that all packages share: errors, declared values, external documents, files, and logs."""
 
-# First of all, because it limits the threads of NumPy, which must not have been imported before.
+# This import comes first, because it limits the threads of NumPy and must run before NumPy is imported.
 from common import environment as environment

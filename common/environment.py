@@ -16,9 +16,10 @@ from common.parsing import parse_decimal_number, split_words
 
 # of this process
 PROCESS: MutableMapping[str, str] = os.environ
-# Libraries of linear algebra start a thread for each core unless one of these says otherwise, and read it when NumPy is
-# imported. A law's matrices are small: two threads that compete took 1.1 s for what one does in 13 ms. Every process
-# imports this module with the package, before NumPy, so that this one place limits all of them. What is set stays.
+# Linear algebra libraries read these variables when NumPy is imported. Without the variables, the libraries start a
+# thread for each core. A law's matrices are small: two competing threads took 1.1 s for work that one thread does in 13
+# ms. Every process imports this module before NumPy, so the limit applies to all processes. Values that are already set
+# are kept.
 MATH_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 for _name in MATH_THREADS:
     PROCESS.setdefault(_name, "1")
@@ -233,8 +234,8 @@ HANDLERS = Variable(
 )
 TICK_PROCESSES = WholeNumber(
     "WEIR_TICK_PROCESSES",
-    "maximum number of processes in which a control worker ticks its loops; 1: all in its own. Further processes start"
-    " once 500 loops of containers are due at once, and take about 100 MB each",
+    "maximum number of processes in which a control worker ticks its loops; 1: only its own process. The worker starts"
+    " more processes if at least 500 loops of containers are due. Each process takes about 100 MB",
     unset="the number of cores, at most 4",
 )
 CAPABILITIES = Variable(

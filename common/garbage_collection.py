@@ -1,7 +1,7 @@
-"""Postpones Python's cyclic garbage collection for work that allocates much and leaves few cycles behind.
+"""Postpones Python's cyclic garbage collection during work that allocates many objects and leaves few cycles.
 
-During such work, each automatic collection examines all objects that the process holds, and frees almost nothing: with
-5,000 loops it took a third of their tick.
+During such work, each automatic collection examines all objects that the process holds, and frees almost nothing. With
+5,000 loops, collection took a third of a tick.
 """
 
 import gc
@@ -12,11 +12,11 @@ from functools import cache
 
 @contextmanager
 def postpone_collection() -> Iterator[None]:
-    """Collect no cycles while inside, and those of this work afterward, also after an error.
+    """Collect no cycles inside the context, and collect the cycles of this work afterward, even after an error.
 
-    Later collections are as usual, so memory stays bounded. Objects that exist at the first call, such as modules, are
-    never examined again. Where collection is off already, whoever turned it off collects. Threads may overlap:
-    collection is on again when the first of them leaves.
+    Later collections run as usual, so memory stays bounded. Objects that exist at the first call, such as modules, are
+    never examined again. If collection is already off, this function does nothing. If several threads use the context
+    at the same time, collection is on again when the first thread leaves the context.
     """
     if not gc.isenabled():
         yield
@@ -27,7 +27,7 @@ def postpone_collection() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-        gc.collect(0)  # everything that the work has left is young
+        gc.collect(0)  # all objects that remain from the work are in the youngest generation
 
 
 @cache

@@ -335,10 +335,10 @@ class Drill(models.Model):
         return f"drill {self.pk} {self.scenario}"
 
     def save_progress(self) -> None:
-        """Save what the runner of the drill has found.
+        """Save the results of the drill's runner.
 
-        A step of the runner can take seconds. A request to stop, or the person who has opened the incident in the
-        meantime, is in the database and not in this object.
+        A step of the runner can take seconds. In the meantime, a request to stop the drill, or the person who opened
+        the incident, can be saved in the database but not in this object.
         """
         unknown = {name for name in ("person", "noticed_at") if not getattr(self, name)}
         names = {field.name for field in self._meta.concrete_fields if not field.primary_key}

@@ -163,7 +163,7 @@ _BROKER = _read(lambda: broker.build_broker_settings(REDIS_URL))
 WEIR_TICK_PROCESSES = _read(
     lambda: variables.TICK_PROCESSES.get_whole_number(min(len(os.sched_getaffinity(0)), MAX_TICK_PROCESSES))
 )
-WEIR_CELERY_APPLICATION = "console.celery"  # for processes that send tasks and are no workers
+WEIR_CELERY_APPLICATION = "console.celery"  # for processes that send tasks and aren't workers
 CELERY_BROKER_URL = _BROKER.url
 CELERY_BROKER_TRANSPORT = _BROKER.transport
 CELERY_RESULT_BACKEND = None

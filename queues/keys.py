@@ -292,7 +292,7 @@ PIPELINE_TASKS = Key(
     "weir:pipeline:tasks:{app}",
     "hash",
     "pipeline → pipeline",
-    "process → the start that its long-running tasks belong to: they end when it changes",
+    "process → the start that its long-running tasks belong to; the tasks end when it changes",
 )
 PIPELINE_TASK_ORDERS = Key(
     "weir:pipeline:task-orders:{app}",
@@ -301,7 +301,7 @@ PIPELINE_TASK_ORDERS = Key(
     "JSON, the combiner's tasks that a helper may take: `workers.pipeline.tiers.helped_tasks`",
 )
 PIPELINE_TASK_ANSWERS = Key(
-    "weir:pipeline:task-answers:{app}", "list", "pipeline → pipeline", "JSON, what the combiner's helpers have done"
+    "weir:pipeline:task-answers:{app}", "list", "pipeline → pipeline", "JSON, the counts of executed helper tasks"
 )
 PIPELINE_RUN = Key(
     "weir:pipeline:run:{app}", "string", "pipeline → pipeline", "the run that the data folder and the state belong to"

@@ -2,7 +2,7 @@
 
 A database and a control server of its own; managers of containers tick together on one snapshot that a plant in memory
 gives: a hundred of them, and five thousand (200 nodes, 25 queues each). Their limits are 50 ms and 1 s. Several
-processes tick the five thousand (WEIR_TICK_PROCESSES). Workers are not sent through a broker.
+processes tick the 5,000 managers (WEIR_TICK_PROCESSES). Workers are not sent through a broker.
 """
 
 import tempfile

@@ -1,7 +1,7 @@
 """Managers that tick on a plant in memory, on a real database and control server; run with its settings.
 
-Many of them tick in several processes, as in a control worker (WEIR_TICK_PROCESSES). What the others start is started
-here after the tick, and not measured.
+Many of them tick in several processes, as in a control worker (WEIR_TICK_PROCESSES). Workers that the other processes
+start are started here after the tick, and are not measured.
 """
 
 import json
@@ -37,7 +37,7 @@ OPENER = "bench.laws.ticking_loops:open_plant"
 
 
 class PublishedMemory(MemoryPlant):
-    """The plant in another process: its actions stay there, and it observes what this one published."""
+    """The plant in another process. It keeps its own actions, and observes the snapshot that this process published."""
 
     def __init__(self, control: redis.Redis, containers: list[tuple[str, str]]) -> None:
         super().__init__(lambda: 0.0, containers)

@@ -38,7 +38,7 @@ ROOM_BYTES = 2**30
 LATER_SECONDS = 60
 STALLED_SECONDS = 60.0
 TRIGGER_SECONDS = 0.1
-CHECK_SECONDS = 0.1  # more often than the process looks after it, for exact times of reported batches
+CHECK_SECONDS = 0.1  # more often than in production, for exact times of reported batches
 SLOTS = 16  # for long-running tasks
 
 

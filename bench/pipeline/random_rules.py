@@ -1,7 +1,8 @@
 """Random expressions of the rule language, and their comparison with Spark on rows of edge values.
 
-Expressions are typed, so that Spark accepts most of them. Each is evaluated natively, once by distinct text and once
-row by row, and both results must equal Spark's in type, nulls, and every bit, except that all NaN are equal.
+Expressions are typed, so that Spark accepts most of them. Each expression is evaluated in Arrow twice, by distinct text
+and row by row. Both results must equal Spark's result in type, nulls, and every bit, except that all NaN values are
+equal.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from workers.pipeline.rules.rule_language import parse_expression
 from workers.pipeline.rules.rule_sql import convert_expression
 
 ROWS = 400
-FEW_ROWS = 48  # too few for their texts to repeat: they are evaluated row by row
+FEW_ROWS = 48  # too few rows for repeated texts, so they are evaluated row by row
 AT_ONCE = 100  # expressions of one query
 LAYOUT = Layout(
     ("id", "type", "key", "value", "time"),
@@ -152,7 +153,7 @@ def make_rows(random: Random, rows: int = ROWS) -> pa.RecordBatch:
 
 @dataclass
 class RandomExpressions:
-    """Makes expressions. depth: of the nested operators, at most."""
+    """Generates expressions. depth: maximum depth of nested operators."""
 
     random: Random
     depth: int = 3
@@ -292,8 +293,8 @@ class RandomExpressions:
 class Comparison:
     """The outcome of a comparison.
 
-    native, other: expressions that ran natively, and that stay on Spark. refused: those that Spark refuses, or ends
-    with an error. differences: (expression, what differs).
+    native, other: numbers of expressions that run in Arrow, and only in Spark. refused: number of expressions that
+    Spark rejects or ends with an error. differences: (expression, description of the difference).
     """
 
     native: int = 0
@@ -313,7 +314,7 @@ class Comparison:
 
 
 def compare_with_spark(spark: SparkSession, texts: Sequence[str], rows: pa.RecordBatch) -> Comparison:
-    """Evaluate the expressions natively and in Spark, and compare the results."""
+    """Evaluate the expressions in Arrow and in Spark, and compare the results."""
     comparison = Comparison()
     events = spark.createDataFrame(pa.Table.from_batches([rows])).cache()
     compiled: list[tuple[str, Compiled]] = []
@@ -375,7 +376,7 @@ def _evaluate_and_compare(
 
 
 def find_difference(own: pa.Array, expected: pa.Array, rows: pa.RecordBatch) -> str | None:
-    """Return where two results differ; None if they are equal."""
+    """Describe the first difference between two results; None if they are equal."""
     if pa.types.is_floating(own.type) and pa.types.is_floating(expected.type):
         left, right = (_get_bits(values) for values in (own, expected))
         absent = np.asarray(own.is_null()) != np.asarray(expected.is_null())

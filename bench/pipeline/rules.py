@@ -1,4 +1,4 @@
-"""Random expressions of rules: whether they give natively what they give in Spark, and how many run natively."""
+"""Random expressions of rules: whether Arrow gives the results of Spark, and how many expressions Arrow supports."""
 
 import tempfile
 import time
@@ -42,7 +42,7 @@ def run(seconds: float, count: int | None = None, seed: int = 1) -> dict[str, An
 
 
 def compare_random_rules(spark: SparkSession, seconds: float, count: int | None, seed: int) -> Comparison:
-    """Compare lots of expressions, each on other rows."""
+    """Compare batches of expressions, each on other rows."""
     random, total = Random(seed), Comparison()
     source = RandomExpressions(random)
     end, left = time.monotonic() + seconds, count

@@ -280,7 +280,7 @@ def set_environment(data: Path) -> None:
     variables.PROCESS[variables.DATA.name] = str(data)
     variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     variables.PROCESS.setdefault("PYTHONUNBUFFERED", "1")
-    # Each thread of a process would have an arena of its own, and most threads do little.
+    # By default, each thread of a process has its own arena, and most threads allocate little.
     variables.PROCESS.setdefault("MALLOC_ARENA_MAX", "2")
     # Arrow's own allocator keeps 60 MB once a process has written a file.
     variables.PROCESS.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

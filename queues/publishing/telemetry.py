@@ -32,8 +32,8 @@ from queues.publishing.client import Client
 QUEUE, PROCESS_QUEUE, PRODUCER = "telemetry", "process", "host"
 PROCESSES = 10
 PROCESS_EVERY_SECONDS = 2
-# Each publication to queue `process` starts a worker: every two seconds they were 1,970 workers per hour. The first one
-# comes soon after the start.
+# Each publication to queue `process` starts a worker. Publishing every two seconds started 1,970 workers per hour. The
+# first publication follows soon after the start.
 MINUTE_SECONDS, FIRST_MINUTE_SECONDS = 60, 10
 BUFFER_EVENTS = 20_000
 

@@ -29,7 +29,7 @@ const rare = [
   ["[data-appearance]", () => import("./frame/theme_switch.js")],
 ];
 for (const [selector, load] of rare) if (document.querySelector(selector)) load().then((part) => part.start());
-// Where nobody permitted notifications, only the pages that ask for the permission need their module.
+// Without permission for notifications, only pages that ask for the permission load their module.
 const permitted = "Notification" in window && Notification.permission === "granted";
 if (permitted || document.querySelector("#notify-ask, [data-notify-test]")) import("./frame/notifications.js").then((part) => part.start());
 if (!past.isPast()) live.start();

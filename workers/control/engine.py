@@ -63,13 +63,14 @@ def tick_due(
 ) -> list[LedgerEntry]:
     """Tick every due loop (of these laws, or of all) on one snapshot, and return the entries that this process wrote.
 
-    The effects of earlier actions are judged and expired overrides are noted first. Several processes judge a part each
-    before they tick their share.
+    First, the effects of earlier actions are judged and expired overrides are recorded. If several processes tick the
+    loops, each process judges a part of the actions before it ticks its share.
 
     An error in one loop stops no other loop: it is logged, and that loop's tick records nothing. When earlier loops
     took long, the rest use a new snapshot and the overrides set since. clock: seconds that only increase. elsewhere:
-    ticks the loops of an attached plant, by its name; None: they are ticked here, after the others. processes: tick a
-    part of many loops; None: this process ticks all of them. Raises what `observe` raises.
+    ticks the loops of an attached plant, by its name; None: they are ticked here, after the others. processes: further
+    processes, which tick a part of the loops if there are many; None: this process ticks all loops. Raises what
+    `observe` raises.
     """
     began_seconds = clock()
     with span("observe"):

@@ -1,14 +1,15 @@
 """Ticks of many loops in several processes, because Python decides on one core per process.
 
-Only loops of separable kinds (`LoopKind.separable`) leave this process: those that start workers at one container.
-Every other loop ticks first, here, in the order of the names: a ladder's level makes other loops decide, and loops of
-one operator yield to each other. Each loop keeps its own lease, number, and entry, wherever it ticks.
+Other processes tick only loops of separable kinds (`LoopKind.separable`): the loops that start workers at one
+container. All other loops tick first, in this process, in the order of their names, because a ladder's level affects
+the decisions of other loops, and loops of one operator yield to each other. Each loop keeps its own lease, number, and
+entry, whichever process ticks it.
 
-Loops whose workers compete for the same hosts stay together, because a tick counts the workers that it sends to a host
-(`workers.pool.selection`):
+Loops whose workers compete for the same hosts tick in the same process, because a tick counts the workers that it sends
+to a host (`workers.pool.selection`):
 
-- A host near several nodes joins the loops of these nodes.
-- Once a queue requires capabilities, its loops tick here, as do the loops of nodes that have a near host.
+- If a host is near several nodes, the loops of these nodes tick in the same process.
+- If a queue requires capabilities, its loops tick in this process, and so do the loops of nodes that have a near host.
 """
 
 import logging
@@ -31,8 +32,8 @@ from workers.models import LedgerEntry
 
 logger = logging.getLogger(__name__)
 MODULE = "workers.control.tick_process"
-MIN_LOOPS = 250  # for each process; fewer are ticked faster than they are sent
-ANSWER_SECONDS = 60.0  # longer than the database's limits; a process that takes longer is ended
+MIN_LOOPS = 250  # for each process; sending fewer loops takes longer than ticking them
+ANSWER_SECONDS = 60.0  # longer than the database's limits; a process that takes longer is stopped
 ROOT = Path(__file__).resolve().parents[2]
 
 TickHere = Callable[[Sequence[DueLoop]], list[LedgerEntry]]
@@ -54,7 +55,7 @@ class Share(NamedTuple):
 
 
 def divide(due: Sequence[DueLoop], snapshot: Snapshot, processes: int) -> tuple[list[DueLoop], list[list[DueLoop]]]:
-    """Return the loops that have to tick first and together, and the shares of the others, at most one per process."""
+    """Return the loops that tick first, in this process, and at most one share of the other loops per process."""
     groups = _group_separable(due, snapshot)
     processes = min(processes, sum(map(len, groups)) // MIN_LOOPS)
     if processes < 2:
@@ -67,7 +68,7 @@ def divide(due: Sequence[DueLoop], snapshot: Snapshot, processes: int) -> tuple[
 
 
 def _group_separable(due: Sequence[DueLoop], snapshot: Snapshot) -> list[list[DueLoop]]:
-    """Return the loops that may tick apart, those that share hosts in one group."""
+    """Return the loops that may tick in different processes, in groups. Loops that share hosts are in one group."""
     competing = {name for name, queue in snapshot.queues.items() if queue.requirements}
     hosts_of_nodes = _group_nodes(snapshot)
     alone: list[list[DueLoop]] = []
@@ -85,7 +86,7 @@ def _group_separable(due: Sequence[DueLoop], snapshot: Snapshot) -> list[list[Du
 
 
 def _group_nodes(snapshot: Snapshot) -> dict[str, str]:
-    """Return the nodes with a near host, and the name of the group of nodes that share one."""
+    """Return each node with a near host, and the name of the group of nodes that share the host."""
     group_of: dict[str, str] = {}
     for host in snapshot.hosts.values():
         near = [name for name in host.capabilities if name in snapshot.nodes]
@@ -98,8 +99,8 @@ def _group_nodes(snapshot: Snapshot) -> dict[str, str]:
 class TickProcesses:
     """The processes that tick the shares of one control worker. A process starts when it is needed for the first time.
 
-    count: processes that tick at once, this one included. arguments: of `workers.control.tick_process`, which say how
-    it finds the plant.
+    count: number of processes that tick at the same time, including this one. arguments: arguments of
+    `workers.control.tick_process`, which define how it opens the plant.
     """
 
     def __init__(self, count: int, arguments: Sequence[str] = ()) -> None:
@@ -118,9 +119,9 @@ class TickProcesses:
     ) -> list[LedgerEntry]:
         """Judge earlier actions, tick the loops, and return the entries that this process wrote.
 
-        elapsed: seconds since the tick began. judge: judges a part of the earlier actions; here: ticks loops, both in
-        this process. A share whose process fails stays due for the next tick. While another thread uses the processes,
-        everything is done here.
+        elapsed: returns the seconds since the tick began. judge: judges a part of the earlier actions in this process.
+        here: ticks loops in this process. If a process fails, the loops of its share stay due for the next tick. While
+        another thread uses the processes, this process ticks all loops.
         """
         if not self._lock.acquire(blocking=False):
             judge(0, 1)
@@ -151,7 +152,7 @@ class TickProcesses:
 
     def _ask(self, number: int, share: Share) -> bool:
         """Give a share to a process, and return whether it took the share."""
-        for _ in range(2):  # one that was idle for long has ended
+        for _ in range(2):  # a process that was idle for a long time has ended
             try:
                 helper = self._helpers.get(number) or TickProcess(self._arguments)
                 self._helpers[number] = helper
@@ -161,7 +162,7 @@ class TickProcesses:
                 if ended := self._helpers.pop(number, None):
                     ended.end()
                 reason = error
-        logger.warning("No further process can tick loops (%s); this process ticks all of them.", reason)
+        logger.warning("No tick process is available (%s). The control worker ticks these loops itself.", reason)
         return False
 
     def end(self) -> None:
@@ -172,7 +173,7 @@ class TickProcesses:
 
 
 class TickProcess:
-    """One of these processes, and the connection to it. It ends when this side closes the connection."""
+    """A process that ticks loops, and the connection to it. The process ends when this side closes the connection."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         mine, its = socketpair()
@@ -190,14 +191,14 @@ class TickProcess:
         self._connection.send(share)
 
     def wait(self) -> bool:
-        """Return whether the process has ticked its share; it says itself what else happened."""
+        """Return whether the process has ticked its share. The process logs its own errors."""
         try:
             if self._connection.poll(ANSWER_SECONDS):
                 return bool(self._connection.recv())
             why = f"did not answer within {ANSWER_SECONDS:.0f} s"
         except (EOFError, OSError):
             why = "ended"
-        logger.error("A process that ticks loops %s; its loops are retried in the next second.", why)
+        logger.error("A tick process %s. Its loops are retried in the next second.", why)
         return False
 
     def end(self) -> None:
@@ -207,6 +208,6 @@ class TickProcess:
 
 
 def _select_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what the process needs: no secret that a person has named, since it calls no other plant."""
+    """Return the variables that the process needs, without user-defined secrets, since it calls no other plant."""
     needed = {name: value for name, value in environment.items() if not variables.SECRET_NAME.match(name)}
     return {**needed, variables.PYTHONPATH: build_python_path(str(ROOT))}

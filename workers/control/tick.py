@@ -74,7 +74,7 @@ Failed = Callable[[Loop, Exception], None]
 
 
 class DueLoop(NamedTuple):
-    """A loop that is due, as it was read when it was found. queue, node: of its target."""
+    """A due loop, with the values that the search for due loops read. queue, node: queue and node of its target."""
 
     pk: int
     fence: int

@@ -1,8 +1,8 @@
 """A process that ticks loops for a control worker: `python -m workers.control.tick_process DESCRIPTOR [OPENER]`.
 
 `workers.control.parallel_ticks` starts it. DESCRIPTOR: the connection to the control worker. OPENER: `module:function`
-that returns the plant of a control server. The process ends when the control worker does, and after it had nothing to
-do for IDLE_SECONDS.
+that returns the plant of a control server. The process ends when the control worker ends, or after it was idle for
+IDLE_SECONDS.
 """
 
 import logging
@@ -35,7 +35,7 @@ PUBLISHED = "workers.plants.steered:open_published_plant"
 
 
 def serve(connection: Connection, tick: Callable[[Share], object]) -> None:
-    """Tick the shares that the connection gives, and answer each: whether it was ticked."""
+    """Tick each share that arrives on the connection, and reply whether it was ticked."""
     while connection.poll(IDLE_SECONDS):
         try:
             share = connection.recv()
@@ -45,7 +45,7 @@ def serve(connection: Connection, tick: Callable[[Share], object]) -> None:
             tick(share)
             done = True
         except Exception:
-            logger.exception("The loops did not tick; the ticks are retried in the next second.")
+            logger.exception("Failed to tick the loops. The ticks are retried in the next second.")
             done = False
         connection.send(done)
 
@@ -67,7 +67,7 @@ def tick_share(share: Share, plant: Plant, control: redis.Redis) -> None:
 
 
 def main(descriptor: str, opener: str = PUBLISHED) -> None:
-    # It is configured like the control worker, which sends workers, too.
+    # This process needs the configuration of the control worker, because it also sends workers.
     application: Any = import_module(settings.WEIR_CELERY_APPLICATION)
     application.keep_connections()
     own_process.watch()

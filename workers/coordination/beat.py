@@ -51,8 +51,8 @@ class BeatSchedule(DatabaseScheduler):  # type: ignore[misc]  # it brings no typ
     def adjust(self, n: float, drift: float = 0.0) -> float:
         """Return a time as it is.
 
-        Celery subtracts 10 ms, and then asks again and again until the task is due: a hundred times a second, which
-        was most of what a beat did.
+        Celery subtracts 10 ms, and then checks repeatedly whether the task is due: 100 times per second, which was most
+        of the work of the beat.
         """
         return n + drift
 

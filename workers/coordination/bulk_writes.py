@@ -1,8 +1,8 @@
-"""Writes of many rows of a model, with less work for each row than Django's `bulk_create` and `bulk_update`.
+"""Writes many rows of a model, with less work for each row than Django's `bulk_create` and `bulk_update`.
 
-Both build an SQL expression for each value of each row, which took a third of a tick of many loops. Here one short
-statement is prepared for all rows; on PostgreSQL, new rows are copied. What is written is the same, and as there no
-signals are sent.
+Django's functions build an SQL expression for each value of each row, which took a third of a tick of many loops. This
+module prepares one short statement for all rows. On PostgreSQL, it inserts new rows with COPY. It writes the same
+values as Django's functions and, like them, sends no signals.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,12 +23,12 @@ Prepare = Callable[[models.Model], Any]
 def insert_rows(rows: Sequence[models.Model]) -> None:
     """Insert new rows of one model, and set their primary keys. Call it in a transaction.
 
-    Raises what the fields and the database raise; the transaction then has to be rolled back.
+    Raises the errors of the fields and the database. After an error, roll the transaction back.
     """
     if not rows:
         return
     model = type(rows[0])
-    # SQLite: nobody else writes during a transaction that has begun to write.
+    # On SQLite, no other connection writes during a transaction that has started to write.
     for row, key in zip(rows, _reserve_keys(model, len(rows)), strict=True):
         row.pk = key
     fields = model._meta.concrete_fields
@@ -48,7 +48,7 @@ def insert_rows(rows: Sequence[models.Model]) -> None:
 
 
 def update_rows(rows: Sequence[models.Model], names: Sequence[str]) -> None:
-    """Update these fields of rows that exist. Call it in a transaction."""
+    """Update the named fields of existing rows. Call it in a transaction."""
     if not rows:
         return
     meta: Any = type(rows[0])._meta
@@ -60,7 +60,7 @@ def update_rows(rows: Sequence[models.Model], names: Sequence[str]) -> None:
 
 
 def _reserve_keys(model: type[models.Model], count: int) -> Iterable[int]:
-    """Return the keys of the next rows, which no other row ever has."""
+    """Return unused primary keys for new rows."""
     table, column = model._meta.db_table, model._meta.pk.column
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
@@ -80,9 +80,9 @@ def _list_values(rows: Iterable[models.Model], fields: Sequence[Any]) -> list[li
 
 @cache
 def _build_preparation(field: Any, vendor: str) -> Prepare:
-    """Return a function of a row that gives the field's value in the form that the database takes.
+    """Return a function that converts a row's value of the field for the database.
 
-    The fields of which a tick writes most have a short one; it gives the same as Django's.
+    For the fields that a tick writes most often, the function is shorter than Django's and returns the same values.
     """
     get: Prepare = attrgetter(field.attname)
     if isinstance(field, PackedJSONField):
@@ -103,7 +103,7 @@ def _build_preparation(field: Any, vendor: str) -> Prepare:
 
 
 def _build_time_preparation(field: Any) -> Prepare:
-    """Return a preparation that remembers the last time: rows that are written together often have the same."""
+    """Return a function that caches the last time, because rows that are written together often have equal times."""
     get = attrgetter(field.attname)
     last: tuple[Any, Any] = (None, None)
 

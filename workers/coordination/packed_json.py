@@ -46,9 +46,9 @@ DICTIONARY = b"""
 """.replace(b"\n", b"")
 
 
-# The longest documents are the parameters of loops, and many loops have the same.
+# The longest documents are the parameters of loops, and many loops have equal parameters.
 MIN_SHARED_BYTES = 600
-# Knows the dictionary already. A copy of it is cheaper than a new one.
+# This packer has loaded the dictionary. Copying it is faster than creating a packer.
 _PACKER = zlib.compressobj(LEVEL, zlib.DEFLATED, WINDOW_BITS, MEMORY_LEVEL, zlib.Z_DEFAULT_STRATEGY, DICTIONARY)
 _AS_JSON = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 

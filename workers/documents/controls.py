@@ -41,7 +41,7 @@ class ControlValues(StoredDocument, frozen=True, kw_only=True):
     result_bytes: Annotated[Bytes, describe("Capacity of the result queue.")] = 128 * 2**20
     lateness_seconds: Annotated[Seconds, describe("Maximum delay of an event behind the newest one, s.")] = 5.0
     latency_seconds: Annotated[
-        Seconds | None, describe("Target time from an event to its complex events, s; null: none is declared.")
+        Seconds | None, describe("Target time from an event to its complex events, s; null: no target.")
     ] = None
     ahead_seconds: Annotated[Seconds, describe("How far ahead of this host's clock an event may be, s.")] = 60.0
     hold_seconds: Annotated[Seconds, describe("How long an unreachable node holds the watermark back, s.")] = 15.0

@@ -205,8 +205,8 @@ class ApplicationStatus(StoredDocument, frozen=True, kw_only=True):
     kept_per_second: PerSecond | None = None
     alerts_per_second: PerSecond | None = None
     rules: list[RuleStatus] = []
-    rule_engine: Annotated[str, describe("What runs the rules.", values=RULE_ENGINES)] = IN_SPARK
-    spark_reason: Annotated[str | None, describe("Why Spark runs the rules; null: Arrow does, or unknown.")] = None
+    rule_engine: Annotated[str, describe("Engine that runs the rules.", values=RULE_ENGINES)] = IN_SPARK
+    spark_reason: Annotated[str | None, describe("Why Spark runs the rules; null: Arrow runs them, or unknown.")] = None
     batch_seconds: Seconds | None = None
     batch_overhead_seconds: Seconds | None = None
     batch_overhead_cv2: Annotated[

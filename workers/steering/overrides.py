@@ -185,7 +185,7 @@ def compute_effective_values(loop: Loop, in_force: Iterable[Override], now: date
     law, rows = catalog.get_law(loop.law), list(in_force)
     parameters = get_effective_parameters(law, loop.parameters, rows, now)
     settings = get_effective_guard(law, loop.guard, rows, now)
-    if not rows:  # its own values, which were checked when they were read
+    if not rows:  # the loop's own values, which were validated when they were read
         return EffectiveValues(parameters, settings)
     try:
         check_parameters(law, get_effective_parameters(law, loop.parameters, rows, now))

@@ -85,7 +85,7 @@ def is_built(name: str) -> bool:
 
 
 def run_bench(name: str, seconds: float, **chosen: int) -> dict[str, Any]:
-    """Run a bench. chosen: its own options."""
+    """Run a bench. chosen: the options of this bench."""
     if not is_built(name):
         if not HAS_BENCHES:
             raise BadInput("NAME", "needs a checkout of the repository; a wheel has no benchmarks.")
@@ -149,7 +149,7 @@ class Command(JsonCommand):
         if not 0 < chosen.get("count", 1) <= MAX_EXPRESSIONS:
             raise BadInput("--count", f"must be from 1 to {MAX_EXPRESSIONS:,}")
         if chosen and names != ["rules"]:
-            raise BadInput(f"--{next(iter(chosen))}", "is an option of `bench rules` alone; leave it out")
+            raise BadInput(f"--{next(iter(chosen))}", "is an option of `bench rules` only; omit it")
         self.results = [run_bench(name, seconds, **chosen) for name in names]
         return self.results[0] if len(names) == 1 and not options["all"] else {"benches": self.results}
 

@@ -1,4 +1,4 @@
--- Records that an inter-event batch is finished, unless a later one is planned: then it is known to be.
+-- Records that an inter-event batch is finished, unless a later batch is planned, which implies that it is finished.
 -- KEYS    planned
 -- ARGV    the batch
 -- Answer  1, or 0 when another batch is the newest one

@@ -1,5 +1,5 @@
-// Suggestions of names while a condition is written in the editor of a declaration.
-// Names come with each preview. Tab inserts the first suggestion, Escape closes the list.
+// Suggests names while you write a condition in the editor of a declaration.
+// Each preview returns the names. Tab inserts the first suggestion, and Escape closes the list.
 
 const MAX_SHOWN = 8;
 const WORD = /(?:([A-Za-z_]\w*)\.)?([A-Za-z_]\w*)?$/;

@@ -45,7 +45,7 @@ def test_an_operator_shows_its_patterns_and_what_it_feeds(client_of, at_work):
 def test_the_page_says_what_runs_the_rules_and_why_it_is_spark(client_of, at_work, control):
     snapshot = json.loads(control.get(keys.SNAPSHOT))
     row = snapshot["pipeline"]["applications"]["performance"]
-    said = {"arrow": "Run in Arrow", "spark": "Rules run in Spark, because rule &quot;x&quot; uses round()."}
+    said = {"arrow": "Engine: Arrow", "spark": "Spark runs the rules because rule &quot;x&quot; uses round()."}
     for engine, reason in (("arrow", None), ("spark", 'rule "x" uses round()')):
         row |= {"rule_engine": engine, "spark_reason": reason}
         control.set(keys.SNAPSHOT, json.dumps(snapshot))

@@ -88,7 +88,7 @@ def test_a_pipeline_makes_a_dead_letter_of_it_and_its_batch_goes_on(case, contro
     read = list(read_range(connected, Range("alert", "n1", nodes["n1"].url, "0-0", "+"), 1.0, faults))
     assert sum(each.batch.num_rows for each in read) == 1
     store = FaultStore(control, "app")
-    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
+    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 0, 1), faults)
     assert store.deliver(connected, {"iap1": 1}) == 1
     assert len(DeadLetters(segment).read()) == 1
     connected.close()

@@ -197,7 +197,8 @@ def open_entries(loops: Iterable[int]) -> dict[int, LedgerEntry]:
 def judge_due(now: datetime, snapshot: Snapshot, part: int = 0, parts: int = 1) -> list[LedgerEntry]:
     """Compare expected with actual effects of each entry whose settling time is over, and return those.
 
-    part: the number of this part of all entries, of `parts`; other processes judge the others.
+    part, parts: the number of the part of the entries to judge, and the number of parts. Other processes judge the
+    other parts.
 
     effective: at least half of the expected effect occurred. harmful: as much occurred in the other direction, or the
     node has become TOOBUSY. Otherwise ineffective. An entry is also ineffective, with an outcome that says why, when
@@ -228,9 +229,10 @@ def judge_due(now: datetime, snapshot: Snapshot, part: int = 0, parts: int = 1) 
 
 
 def _load_due_entries(now: datetime, part: int, parts: int) -> list[LedgerEntry]:
-    """Return the entries to judge, of one of the parts, whose settling time is over.
+    """Return the entries of one part whose settling time is over.
 
-    Every tick does this, and finds each entry several times before it is due: only then its other columns are read.
+    Every tick calls this, and reads each entry several times before the entry is due. The other columns are therefore
+    read only when the entry is due.
     """
     checking = LedgerEntry.objects.filter(verdict=Verdict.CHECKING)
     if parts > 1:
@@ -243,7 +245,7 @@ def _load_due_entries(now: datetime, part: int, parts: int) -> list[LedgerEntry]
 
 
 def is_settled(at: datetime, expected: Mapping[str, Any], now: datetime) -> bool:
-    """Return whether the settling time of an action at that time, with that expectation, is over."""
+    """Return whether the settling time of an action is over. at: time of the action. expected: its expected effect."""
     return now >= at + timedelta(seconds=expected["within_seconds"])
 
 

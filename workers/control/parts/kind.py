@@ -365,16 +365,14 @@ class LoopDefaults:
 class LoopKind:
     """A law bound to what it observes, what it sets, and the targets that have a loop.
 
-    readings: values by which the effect of an action is judged; `cumulative` names those that only increase.
-    keeper: for an actuator that expires, called at each tick that sets nothing.
-    proposer: proposes a loop's advice to a person; None where advice is only recorded. Raises WeirError.
-    recall: the part of an observation that depends on the mode in force; a snapshot may be older than the mode.
-    at_rest: whether there is nothing to decide at a target; None: there may always be something.
-    followed: parameters that a `LoopStart` keeps equal to a value of the plant, and that value; people cannot set them
-    permanently.
-    seeded: whether its loops exist as soon as there is a topology; others are created with their targets.
-    separable: whether loops at different containers may tick in different processes (`workers.control.parallel_ticks`):
-    none of them reads or changes, within a tick, what another loop does.
+    readings: values by which the effect of an action is judged; `cumulative` names those that only increase. keeper:
+    for an actuator that expires, called at each tick that sets nothing. proposer: proposes a loop's advice to a person;
+    None where advice is only recorded. Raises WeirError. recall: the part of an observation that depends on the mode in
+    force; a snapshot may be older than the mode. at_rest: whether there is nothing to decide at a target; None: there
+    may always be something. followed: parameters that a `LoopStart` keeps equal to a value of the plant, and that
+    value; people cannot set them permanently. seeded: whether its loops exist as soon as there is a topology; others
+    are created with their targets. separable: whether loops at different containers may tick in different processes
+    (`workers.control.parallel_ticks`): within a tick, no loop of the kind reads or changes values of another loop.
     """
 
     law: Law

@@ -1,6 +1,6 @@
-"""Names that the editor of a declaration suggests while a condition or a measure is written.
+"""Names that the editor of a declaration suggests while you write a condition or a measure.
 
-The text may be incomplete or invalid, so what can't be read is left out.
+The text can be incomplete or invalid. Names that can't be read are omitted.
 """
 
 import re
@@ -20,8 +20,8 @@ _WORDS = ("NOT",)
 def list_completions(text: str) -> dict[str, list[str]]:
     """Return the names of a declaration: {"symbols", "columns", "functions"}, each sorted.
 
-    symbols: those of all patterns that conditions can refer to. columns: attributes, measures, and the columns of every
-    event.
+    symbols: the symbols of all patterns that conditions can refer to. columns: attributes, measures, and the columns of
+    every event.
     """
     try:
         document = read_yaml(text, "application").value

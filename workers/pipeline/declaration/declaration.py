@@ -7,14 +7,14 @@ YAML; see `applications/`.
 | name | a name: lowercase letter, then letters, digits, - (40 at most) |
 | queues | list of pipeline queues |
 | replicas | number of intra-event replicas (1) |
-| latency_seconds | target time from an event to its complex events; sets how long the pipeline gathers events |
+| latency_seconds | target time from an event to its complex events; determines how long the pipeline gathers events |
 | lateness_seconds | how late an event may arrive (5, or 0.4 times latency_seconds) |
 | attributes | {name: text, number or boolean, or {type, required}}: attributes that become columns |
 | criteria | {name: number}: values that rules refer to as `:name`; can be changed at run time |
 | monitor | list of {criterion, column, quantile, window_seconds (300), type}: criteria that follow a quantile
 |
 | rules | list of rules, in order |
-| engine | auto (rules run in Arrow if it covers them, otherwise in Spark) or spark (auto) |
+| engine | auto (Arrow if it supports all rules, otherwise Spark) or spark (auto) |
 | key | default key column of the patterns: a pattern relates events that have the same key |
 | operators | list of {name, key, patterns}; each has one key |
 | patterns | list of patterns; each gets an operator of its own |
@@ -30,9 +30,10 @@ events); `cleanse`: {column: expression of its clean value}; an event is dropped
 
 A pattern has name, pattern (`SEQ(A; B+; C)`, `AND(A, B)`, `OR(A, B)`, in the syntax of `match`), define {symbol:
 condition} (an undefined symbol is an event type; a condition may refer to events of other symbols, as in
-`value > 10 * A.value`), measures {name: a value of the match, which becomes an attribute of the complex event}, key
-(column), within_seconds, contiguity (relaxed), consume (once), quiet_seconds (0), emits (type of the complex event; the
-name), severity (warning), weight (value of a match for load shedding, 1; the same for all patterns that emit a type).
+`value > 10 * A.value`), measures {name: expression of a value of the match, which becomes an attribute of the complex
+event}, key (column), within_seconds, contiguity (relaxed), consume (once), quiet_seconds (0), emits (type of the
+complex event; the name), severity (warning), weight (value of a match for load shedding, 1; the same for all patterns
+that emit a type).
 """
 
 import re
@@ -119,7 +120,7 @@ class Application:
     """A declared application, read and validated, except for its SQL.
 
     Spark checks the SQL (`rules.check_rules`). sinks: type of complex event → the queues that it is published to.
-    engine: what runs the rules (ENGINES).
+    engine: engine that runs the rules (ENGINES).
     """
 
     name: str
@@ -237,7 +238,8 @@ def _parse_latency(document: Mapping[str, object]) -> Controls:
     if latency is not None and lateness >= latency:
         raise BadInput(
             "latency_seconds",
-            f"must be greater than lateness_seconds ({lateness:g} s), not {latency:g} s: all events wait for late ones",
+            f"must be greater than lateness_seconds ({lateness:g} s), not {latency:g} s: every match waits for late"
+            " events",
         )
     return Controls(lateness_seconds=lateness, latency_seconds=latency)
 

@@ -32,7 +32,7 @@ TRIMMING_SECONDS = 0.5
 GATHERING_SHARE_OF_LATENESS = 0.4
 MIN_GATHERING_SECONDS, MAX_GATHERING_SECONDS = 0.5, 2.0
 GATHERING_SHARE_OF_LATENCY = 0.1  # if the application declares a latency
-# Pause between two steps: short while many events arrive, that is, for BUSY_SECONDS after a dispatch at a high rate.
+# The pause between two steps is short while many events arrive: for BUSY_SECONDS after a dispatch at a high rate.
 BUSY_PAUSE_SECONDS, CALM_PAUSE_SECONDS = 0.02, 0.2
 BUSY_SECONDS = 1.0
 BUSY_EVENTS_PER_SECOND = 2_000.0
@@ -41,9 +41,9 @@ log = logging.getLogger("weir.pipeline")
 
 
 def compute_gathering_seconds(lateness_seconds: float, latency_seconds: float | None = None) -> float:
-    """Return how long a few events wait for more.
+    """Return how long the dispatcher waits for more events if there are only a few, in seconds.
 
-    It is a share of the declared latency, or of the time that event time waits for late events anyway.
+    The result is a share of the declared latency, or of the lateness if no latency is declared.
     """
     if latency_seconds is not None:
         return min(MAX_GATHERING_SECONDS, GATHERING_SHARE_OF_LATENCY * latency_seconds)

@@ -116,7 +116,7 @@ class ResultQueue:
         """Start an attempt at the batch of the dispatches after one, and return its name for `put` and `publish`.
 
         Return None unless `after` is the replica's last published dispatch: another attempt has published some of the
-        batch. What an earlier attempt has left is deleted, even if its batch ended at another dispatch.
+        batch. The results of an earlier unfinished attempt are deleted, even if its batch ended at another dispatch.
         """
         attempt = f"{tick}-{secrets.token_hex(8)}"
         ticks = {tick, self.find_attempted_tick(replica) or tick}

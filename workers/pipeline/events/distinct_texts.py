@@ -1,6 +1,6 @@
 """The distinct texts of a column.
 
-Events repeat their texts. What depends on a text alone is computed once for each distinct text.
+Events repeat their texts. A value that depends only on a text is computed once for each distinct text.
 """
 
 from dataclasses import dataclass
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-MAX_DISTINCT_SHARE = 0.25  # of the rows: with more distinct texts, each row is computed
+MAX_DISTINCT_SHARE = 0.25  # share of the rows; with more distinct texts, each row is computed
 PROBED_ROWS = 512
 MAX_PROBED_SHARE = 0.75
 
 
 @dataclass
 class DistinctTexts:
-    """The distinct texts of a column, and one null at the end. places: the place of each row's text."""
+    """The distinct texts of a column, followed by a null. places: the index of each row's text."""
 
     texts: pa.Array
     places: pa.Array
 
 
 def find_distinct_texts(texts: pa.Array) -> DistinctTexts | None:
-    """Return the distinct texts of a column; None if they are more than MAX_DISTINCT_SHARE of the rows."""
+    """Return the distinct texts of a column; None if there are more than MAX_DISTINCT_SHARE of the rows."""
     rows = len(texts)
     # A column of unique texts is recognized by its first rows, before all are hashed.
     if rows > 4 * PROBED_ROWS and len(texts.slice(0, PROBED_ROWS).unique()) > PROBED_ROWS * MAX_PROBED_SHARE:

@@ -64,7 +64,7 @@ def _read_texts(texts: pa.Array, attributes: tuple[Attribute, ...]) -> tuple[lis
     exact = [column for column in columns if column is not None]
     if len(exact) == len(attributes):
         return exact, pa.nulls(len(texts), pa.string())
-    # Something is wrong with at least one text: each is read on its own, and its fault is described.
+    # At least one text is invalid. Each text is parsed separately, and its fault is described.
     rows = [_parse_row(text, attributes) for text in texts.to_pylist()]
     return [
         pa.array([row[0][place] for row in rows], TYPES[attribute.kind]) for place, attribute in enumerate(attributes)
@@ -72,9 +72,9 @@ def _read_texts(texts: pa.Array, attributes: tuple[Attribute, ...]) -> tuple[lis
 
 
 def _parse_together(texts: pa.Array) -> list[dict[str, Any]] | None:
-    """Return the objects of all texts, parsed as one document; None if any text is no object.
+    """Return the objects of all texts, parsed as one document; None if a text isn't an object.
 
-    Between two texts is a random one. Without it, texts that are invalid on their own could be valid together.
+    A random text separates the texts. Without it, texts that are invalid separately could be valid together.
     """
     mark = secrets.token_hex(16)
     filled = pc.replace_with_mask(texts, pc.fill_null(pc.equal(texts, ""), True), "{}")
@@ -99,7 +99,7 @@ _EXACT: dict[str, set[type]] = {
 
 
 def _read_column(documents: list[dict[str, Any]], attribute: Attribute) -> pa.Array | None:
-    """Return the values of an attribute; None if one of them is faulty."""
+    """Return the values of an attribute; None if a value is invalid."""
     name = attribute.name
     values = [document.get(name) for document in documents]
     kinds = set(map(type, values))
@@ -262,7 +262,7 @@ def as_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def append_batch(old: pa.RecordBatch, new: pa.RecordBatch) -> pa.RecordBatch:
     """Return old rows followed by new ones, with the columns of the new ones.
 
-    A column has its type in the new rows, unless it has no values there.
+    A column has the type that it has in the new rows, unless it has no values there.
     """
     fields = [old.schema.field(field.name) if pa.types.is_null(field.type) else field for field in new.schema]
     schema = pa.schema([pa.field(field.name, field.type) for field in fields])

@@ -16,8 +16,8 @@ from workers.pipeline.patterns.bindings import read_values, write_values
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.scalars import Bound
 
-# (time in µs, …): what a match reports of an event; JSON values. If the pattern has conditions between events or
-# measures, the tuple of the values that these read of the event follows.
+# (time in µs, …): the values of an event that a match reports, as JSON values. If the pattern has conditions between
+# events or measures, a tuple follows with the values of the event that they read.
 Event = tuple[Any, ...]
 MAX_BRANCHES = 20_000  # of an attempt
 
@@ -25,8 +25,9 @@ MAX_BRANCHES = 20_000  # of an attempt
 class Branch(NamedTuple):
     """One branch through the pattern.
 
-    taken: the events of the match. through: number of events of the stream from the attempt's first up to its last
-    taken one. choices: where it parted from other branches. bound: what conditions and measures read of its events.
+    taken: the events of the match. through: number of events of the stream from the attempt's first event to the last
+    event taken. choices: where it parted from other branches. bound: the values of its events that conditions and
+    measures read.
     """
 
     state: int
@@ -60,8 +61,8 @@ class Attempt:
     def take(self, rules: "AutomatonRules", event: Event, mask: int, relaxed: bool) -> None:
         """Process the next event.
 
-        Each branch takes the event if it can. Otherwise it passes over it if `relaxed`, and is given up if not.
-        Branches in the same state are one, unless a later condition could distinguish what they have bound.
+        Each branch takes the event if it can. Otherwise, the branch skips the event if `relaxed`, and is dropped if
+        not. Branches in the same state are merged, unless a later condition could distinguish their bound values.
         """
         before, self.branches, reached = self.branches, [], set()
         self.seen += 1
@@ -83,7 +84,7 @@ class Attempt:
                 return
             if len(self.branches) > MAX_BRANCHES:
                 rules.note_excess()
-                return  # without those that are preferred least
+                return  # without the branches that the pattern prefers least
 
     def _iterate_next(
         self, rules: "AutomatonRules", branch: Branch, event: Event, mask: int, relaxed: bool
@@ -176,7 +177,8 @@ class AutomatonRules:
     """The rules that the automata of a pattern share.
 
     needed: bit of a symbol → minimum number of its events in each match. excess: how often an attempt had more than
-    MAX_BRANCHES branches, and lost those that it preferred least; refuses_excess: it raises `Forbidden` instead.
+    MAX_BRANCHES branches, and dropped the branches that the pattern prefers least. refuses_excess: raise `Forbidden`
+    instead.
     """
 
     pattern: Pattern
@@ -213,7 +215,7 @@ class AutomatonRules:
         return attempt
 
     def list_takes(self, branch: Branch, event: Event, mask: int) -> tuple[Take, ...]:
-        """Return how a branch can take an event, the preferred way first. mask: of what the event alone satisfies."""
+        """Return how a branch can take an event, preferred way first. mask: symbols that the event alone satisfies."""
         if self._bound_bits & mask:
             mask = self._decide(branch, event, mask, self.automaton.get_state(branch.state).wanted)
         return self.automaton.list_branches(branch.state, mask)
@@ -234,7 +236,7 @@ class AutomatonRules:
     def _decide(self, branch: Branch, event: Event, mask: int, wanted: int) -> int:
         """Return the mask without the symbols whose conditions on bound events don't hold for a branch.
 
-        A NOT asks its condition of the event as the only one of its symbol.
+        A NOT evaluates its condition with the event as the only event of its symbol.
         """
         assert self._plan is not None
         undecided = mask & self._bound_bits
@@ -281,7 +283,7 @@ class AutomatonRules:
         return self._plan.explain(branch.bound) if self._plan else []
 
     def note_excess(self) -> None:
-        """Count an attempt with too many branches, or refuse it."""
+        """Count an attempt with too many branches, or reject it."""
         if self.refuses_excess:
             raise Forbidden(
                 "pattern",

@@ -1,9 +1,9 @@
 """SEQ(A; B) with conditions between its steps, relaxed, policy once, for all keys together.
 
-An event goes to the open attempt with the most events that can take it, the oldest among equals. Which attempts are
-open depends on all earlier events of the key, so the events of a key are processed one after the other: in each round,
-the next event of every key, with all open attempts of these keys. Once few keys have events left, their events are
-processed one by one, since a round takes as long for one key as for a thousand.
+Of the open attempts that can take an event, the attempt with the most events takes it; among equals, the oldest. Which
+attempts are open depends on all earlier events of the key, so the events of a key are processed in order. Each round
+processes the next event of every key with all open attempts of these keys. When few keys have events left, their events
+are processed one by one, because a round takes as long for one key as for a thousand.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from workers.pipeline.matching.step_conditions import StepConditions
 from workers.pipeline.patterns.pattern import Step
 from workers.pipeline.patterns.scalars import Scalar, compile_scalar, list_values, read_place
 
-MIN_KEYS = 24  # of a round; with fewer, single events are faster
+MIN_KEYS = 24  # keys of a round; with fewer keys, processing single events is faster
 _ATTEMPT = (pa.field("attempt", pa.int64()), pa.field("step", pa.int8()), pa.field("first", pa.int64()))
 
 
@@ -52,7 +52,7 @@ class Attempts:
 
 @dataclass(frozen=True)
 class Batch:
-    """The kept events followed by the new ones, and of all of them the key, the time, and the mask."""
+    """The kept events followed by the new events, with the key, the time, and the mask of each event."""
 
     events: pa.RecordBatch
     key: np.ndarray
@@ -79,7 +79,7 @@ class CrossOnceMatcher:
         return int(self.kept.num_rows)
 
     def has_open(self, keys: pa.Array) -> np.ndarray:
-        """Return, per key (text, distinct), whether an attempt of it is open."""
+        """Return, for each key (text, distinct), whether the key has an open attempt."""
         return retained.find_present_keys(self.kept, keys)
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> retained.Matches:
@@ -133,7 +133,7 @@ class CrossOnceMatcher:
             row_of_key[batch.key[of_round]] = of_round
             is_open = attempts.taken > 0
             concerned = is_open & (row_of_key[attempts.key] >= 0)
-            if np.count_nonzero(concerned) < len(concerned) / 2:  # most are over, or of keys without further events
+            if np.count_nonzero(concerned) < len(concerned) / 2:  # most are over, or their keys have no further events
                 done.append(attempts.select(is_open & ~concerned))
                 attempts = attempts.select(concerned)
             matches, attempts = self._process_round(batch, attempts, of_round, row_of_key)
@@ -200,7 +200,7 @@ class CrossOnceMatcher:
         return retained.build_empty()
 
     def finish(self) -> retained.Matches:
-        """Finish: no further event will arrive."""
+        """Finish, because no further event will arrive."""
         self.kept = self.kept.slice(0, 0)
         return retained.build_empty()
 

@@ -1,8 +1,9 @@
 """SEQ(A; B) with conditions between its steps, policy skip-past-last, over whole batches at a time.
 
-For every event that can start a match, each step looks for the next event that fits, for all starts together: those
-whose condition fails go on to their next candidate. Unlike without such conditions, a later start may be complete while
-the first one still waits. Its match counts once the first start has failed, which time alone may decide.
+A *start* is an event that can start a match. Each step searches for the next event that fits, for all starts together.
+If the condition of a start fails, the start continues with its next candidate. With such conditions, a later start can
+be complete while the first start still waits. The later match counts when the first start has failed, for example
+because its window has ended.
 """
 
 import numpy as np
@@ -87,7 +88,7 @@ class CrossRows(SequenceRows):
         return fits
 
     def advance(self, now_us: int) -> retained.Matches:
-        """Give up the starts whose windows are over, and return the matches of later starts that waited for them."""
+        """Drop the starts whose windows are over, and return the matches of later starts that waited for them."""
         if not self.kept.num_rows:
             return retained.build_empty()
         kept, masks = self.kept, self.build_masks()
@@ -103,5 +104,5 @@ class CrossRows(SequenceRows):
         return matches
 
     def finish(self) -> retained.Matches:
-        """Give up all starts: no further event will arrive."""
+        """Drop all starts, because no further event will arrive."""
         return self.advance(_NEVER)

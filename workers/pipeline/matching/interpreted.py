@@ -14,15 +14,15 @@ from workers.pipeline.matching.retained import EVENT, KEYED, GroupStates, Matche
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.scalars import list_values
 
-Likeness = tuple[Any, ...]  # events taken, states and what their conditions read of bound events
+Likeness = tuple[Any, ...]  # number of events taken, states, and the bound values that their conditions read
 
 
 class OpenAttempts:
     """Policy once.
 
-    It keeps the numbers of the open attempts, oldest first, including some that are no longer open. Attempts that have
-    taken equally many events and can take the same events share a heap of numbers, so only the oldest is checked. They
-    are in the same states, and what their conditions read of their events is equal.
+    It keeps the numbers of the open attempts, oldest first, including some that are no longer open. Attempts share a
+    heap of numbers if they have taken equally many events and can take the same events, so only the oldest attempt is
+    checked. Such attempts are in the same states, and their conditions read equal values.
     """
 
     def __init__(self, rules: AutomatonRules) -> None:
@@ -284,7 +284,7 @@ class AutomatonMatcher:
 
     @property
     def excess(self) -> int:
-        """Return how often an attempt lost branches because it had too many."""
+        """Return how often an attempt dropped branches because it had too many."""
         return self._rules.excess
 
     @property
@@ -311,7 +311,7 @@ class AutomatonMatcher:
         return self._matches_of(matches)
 
     def _list_columns(self, rows: pa.RecordBatch) -> list[list[Any]]:
-        """Return what an event consists of, column by column."""
+        """Return the values of an event, column by column."""
         columns = [rows.column(name).to_pylist() for name in EVENT.names]
         plan = self._rules.pattern.bindings
         if plan is None:

@@ -44,7 +44,7 @@ WITHIN = checks.Check("a number of seconds, 0 or more", checks.accept_number(0, 
 def answer(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return {"matches": [[id, …], …]}, in the order of completion. Raises `BadInput` that names the field.
 
-    A request with `measures` also gets {"measures": [{name: value}, …]}, one object per match.
+    For a request with `measures`, the result also contains {"measures": [{name: value}, …]}, one object per match.
     Events are sorted by time; events with equal times stay in the given order. The defaults are `contiguity` relaxed,
     `consume` once, and no key and no window.
     """

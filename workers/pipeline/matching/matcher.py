@@ -2,10 +2,10 @@
 
 Pure: no Spark, no Redis, no clock.
 
-Plain sequences are found over whole batches at a time (`sequence_once`, `sequence_rows`; with conditions between
-steps: `cross_once`, `cross_rows`), anything else event by event (`conjunction_once`, `interpreted`). All are exact,
-however the events are cut into batches. State belongs to key groups, with one value for each, so that groups can be
-processed anywhere.
+Plain sequences are matched over whole batches at a time (`sequence_once`, `sequence_rows`; with conditions between
+steps: `cross_once`, `cross_rows`). All other patterns are matched event by event (`conjunction_once`, `interpreted`).
+All matchers are exact, however the events are divided into batches. State belongs to key groups, with one value for
+each, so that groups can be processed anywhere.
 
 A matcher searches an event only if something of its key is open, or an earlier event of the batch may start a match.
 All other events can add to no match, whatever follows: `once` gives an event to an open attempt or starts one with it,
@@ -251,7 +251,7 @@ class Matcher:
 
     @property
     def excess(self) -> int:
-        """Return how often an attempt lost branches because it had too many."""
+        """Return how often an attempt dropped branches because it had too many."""
         return self._raw_matcher.excess if isinstance(self._raw_matcher, AutomatonMatcher) else 0
 
     def save(self) -> dict[int, bytes]:
@@ -284,7 +284,7 @@ class Matcher:
         The rows have the columns of KEYED, and the key is never null. masks: int64, the bits of the symbols that each
         row satisfies (`masks_of`). None: they are computed here, as they must be if a predicate reads the previous
         event. Only rows of mask 0 may have been left out, and not even those if the pattern `needs_every_event`.
-        columns: what conditions read of each row, with `time` in seconds; None: the columns of the rows.
+        columns: the columns that conditions read, with `time` in seconds; None: the columns of the rows.
         """
         before = self._previous.build_columns(rows) if self._previous and masks is None else {}
         if masks is None:

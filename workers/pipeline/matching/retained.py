@@ -30,7 +30,7 @@ KEYED = EVENT.append(pa.field("match_key", pa.string())).append(pa.field("group"
 
 
 def format_read_name(name: str) -> str:
-    """Return the column of rows that holds what conditions between events and measures read.
+    """Return a column of rows that conditions between events and measures read.
 
     name: of a column, or `prev(column)`. The rows also have the columns of KEYED, which matches report.
     """

@@ -56,7 +56,7 @@ class SequenceRows(retained.RetainedRows):
         return in_time
 
     def _compute_ends_us(self, keyed: retained.KeyedRows, rows: np.ndarray) -> np.ndarray:
-        """Return up to what time each start is known: of its last event, or that it still lacks one."""
+        """Return the time up to which each start is decided: of its last event, or of the key's last event."""
         last = rows[:, -1]
         missing = last == len(keyed.time)
         ends_us: np.ndarray = keyed.time[np.where(missing, keyed.ends[rows[:, 0]] - 1, last)]

@@ -1,7 +1,7 @@
 """Conditions between the steps of a plain sequence, and its measures, over whole columns.
 
-A step has one event, so a condition such as `B.value > 10 * A.value` compares two rows. It is evaluated for many pairs
-of rows at once, by the same functions as the conditions of single events.
+A step has one event, so a condition such as `B.value > 10 * A.value` compares two rows. The functions that evaluate the
+conditions of single events evaluate it for many pairs of rows at once.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from workers.pipeline.patterns.scalars import list_values, read_place
 
 @dataclass(frozen=True)
 class StepConditions:
-    """The conditions and measures of a pattern by steps. conditions: number of a step → its bound condition."""
+    """The conditions and measures of a pattern, by step. conditions: number of a step → its bound condition."""
 
     pattern: Pattern
     symbols: tuple[str, ...]
@@ -97,7 +97,7 @@ class StepConditions:
     def _build_columns(
         self, expression: BoundExpression, events: pa.RecordBatch, own: np.ndarray, taken: np.ndarray
     ) -> dict[str, pa.Array]:
-        """Return what an expression reads, a row per pair: of the event under test, and of the events taken."""
+        """Return the columns that an expression reads of the event under test and of the events taken, per pair."""
         names = [*expression.columns, *map(format_previous_name, expression.previous)]
         columns = {name: _take(events, name, own) for name in names}
         for name, reference in expression.references.items():

@@ -6,9 +6,9 @@ share of the matches remains:
 
     (1 - (1 - p)^max(1, n / (c m)))^c
 
-With conditions between events, events of a label can't replace each other, so each needed event has one to choose from.
-Events of keys without a match don't count as surplus, because a later event may complete a match. If a key
-has many matches in a window, an event can serve any of them, and it is enough to count events (`crowd`).
+With conditions between events, events of a label can't replace each other, so each needed event has only one candidate.
+Events of keys without a match don't count as surplus, because a later event may complete a match. If a key has many
+matches in a window, an event can serve any of them, and it is enough to count events (`crowd`).
 """
 
 from collections.abc import Mapping
@@ -113,7 +113,7 @@ class SurplusSample:
         for label in pc.unique(labels.drop_null()).to_pylist():
             of_label = pc.fill_null(pc.equal(labels, label), False).to_numpy(zero_copy_only=False)
             events, needed = _count_between(places[of_label], starts, ends), self._count_needed(label)
-            # Conditions between events decide which events fit each other: there may be one of many.
+            # Conditions between events decide which events fit each other. Only one of many events might fit.
             choices = np.ones(matches) if self._pattern.bound_conditions else events / np.maximum(1, needed * made)
             lost = (1 - np.array(KEPT_SHARES)[:, None]) ** np.maximum(1, choices)
             survivors.kept[label] = ((1 - np.where(events, lost, 0)) ** needed).sum(axis=1).tolist()

@@ -1,9 +1,9 @@
-"""The values that conditions and measures read of the events that an attempt to match has bound.
+"""The values of bound events that conditions and measures read.
 
-An attempt keeps no events for its conditions. It keeps one value for each *slot*: the first or last values of a symbol,
-as many as are read, or a count, sum, minimum, or maximum. All slots of an attempt are a tuple of JSON values, which
-another branch of the attempt can share. Every event that is bound to a symbol updates the slots of the symbol, and
-those of all events.
+An attempt to match keeps no events for its conditions. It keeps a value for each *slot*: a count, sum, minimum, or
+maximum, or as many of the first or last values of a symbol as are read. The slots of an attempt are a tuple of JSON
+values, which the branches of the attempt can share. An event that is bound to a symbol updates the slots of the symbol
+and the slots of all events.
 """
 
 import math
@@ -22,7 +22,7 @@ MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
 
 
 class Slot(NamedTuple):
-    """What a slot holds. function: first, last, count, sum, min, or max. value: text of an event's value, if any."""
+    """The content of a slot. function: first, last, count, sum, min, or max. value: text of an event's value."""
 
     function: str
     symbol: str | None
@@ -30,7 +30,7 @@ class Slot(NamedTuple):
 
 
 class Update(NamedTuple):
-    """How an event changes a slot: `fold` gets the value before and the event's value."""
+    """The update of a slot by an event. fold: takes the slot's old value and the event's value."""
 
     place: int
     fold: Callable[[Any, Any], Any]
@@ -98,7 +98,7 @@ class BindingPlan:
         return _read_bound(self._slots[slots[0]])
 
     def _list_slots(self, reference: EventReference) -> list[Slot]:
-        """Return the slots that a reference reads; they are added to the plan."""
+        """Add the slots that a reference reads to the plan, and return them."""
         functions = ("sum", "count") if reference.function == "avg" else (reference.function,)
         slots = [Slot(function, reference.symbol, reference.value_text) for function in functions]
         for slot in slots:
@@ -164,7 +164,7 @@ class BindingPlan:
         return [bound[place] for place in self._explained.values() if bound[place] is not None]
 
     def measure(self, bound: Bound) -> dict[str, Any]:
-        """Return the measures of a match; None for what is missing, and for what JSON can't represent."""
+        """Return the measures of a match; None for missing values, and for values that JSON can't represent."""
         return {name: drop_infinite(value((), bound)) for name, value in self.measures.items()}
 
 
@@ -191,7 +191,7 @@ def _get_one(row: Row, bound: Bound) -> int:
 
 
 def _build_fold(function: str, depth: int) -> Callable[[Any, Any], Any]:
-    """Return how a slot changes. first and last keep missing values; the others leave them out."""
+    """Return the update function of a slot. `first` and `last` keep missing values; other functions skip them."""
     if function == "first":
         return lambda values, value: values if len(values) == depth else (*values, value)
     if function == "last":
@@ -225,7 +225,7 @@ def _write(value: Any) -> Any:
 
 
 def read_values(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Return what `write_values` has written."""
+    """Return the values that `write_values` has written."""
     return tuple(_read(value) for value in values)
 
 

@@ -68,7 +68,7 @@ def _enclose(node: ast.expr, text: str) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Return a value as it is shown in an explanation."""
+    """Return the text of a value for an explanation."""
     if value is None:
         return "missing"
     if isinstance(value, float):

@@ -75,8 +75,8 @@ class Graph:
             if pattern.emits in self.inner_types and may_complete_behind(pattern):
                 raise BadInput(
                     f"operators ({pattern.name})",
-                    "emits to another operator, but a match may wait for an earlier start whose condition between"
-                    " events could still be met, and then be out of order. Set consume: once",
+                    "emits to another operator, but its matches can be out of order: a match can wait for an earlier"
+                    " start whose condition between events can still be met. Set consume: once",
                 )
 
     @cached_property
@@ -179,9 +179,9 @@ def is_decided_late(pattern: Pattern) -> bool:
 
 
 def may_complete_behind(pattern: Pattern) -> bool:
-    """Return whether a complete match may be held back because an earlier start may still match.
+    """Return whether a complete match can be delayed because an earlier start can still match.
 
-    With conditions between events, a later start may be complete first, unless all events follow directly.
+    With conditions between events, a later start can be complete first, unless all events follow directly.
     """
     is_direct = pattern.plain is not None and not pattern.is_relaxed
     return pattern.consume == "skip-past-last" and bool(pattern.bound_conditions) and not is_direct

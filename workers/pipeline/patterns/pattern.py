@@ -51,10 +51,10 @@ class Pattern:
     """An expression per key within a window.
 
     defines: the predicate of each symbol. key: the column that relates events by equal values (None: all events are
-    related). within_us: maximum time from the first to the last event, both inclusive.
-    suppression_us: after a match of a key, further matches of that key within this time are counted but not emitted (0:
-    every match is emitted). emits: the type of the complex event. contiguity, consume: as CONTRACT says of `match`.
-    weight: value of a match at the sinks, for load shedding. measures: name → a value that a match has.
+    related). within_us: maximum time from the first to the last event, both inclusive. suppression_us: after a match of
+    a key, further matches of that key within this time are counted but not emitted (0: every match is emitted). emits:
+    the type of the complex event. contiguity, consume: as CONTRACT says of `match`. weight: value of a match at the
+    sinks, for load shedding. measures: name → expression of a value of the match.
     """
 
     name: str
@@ -174,8 +174,8 @@ class Pattern:
     def reads_sets(self) -> bool:
         """Return whether a condition may read a set of events of which one could be missing, such as a sum.
 
-        Without an event, such a condition could be true that otherwise is not. A value of a symbol that has at most one
-        event is no such set.
+        If an event is missing, such a condition could be true although it is false for all events. A symbol that has at
+        most one event is not such a set.
         """
         names = list(iterate_symbol_names(self.expression.root))
         repeated = set(_iterate_repeated(self.expression.root))
@@ -188,7 +188,7 @@ class Pattern:
 
     @cached_property
     def bindings(self) -> BindingPlan | None:
-        """Return what an attempt to match keeps of its events for conditions and measures; None: nothing."""
+        """Return the values that an attempt to match keeps for conditions and measures; None: no values."""
         if not self.bound_conditions and not self.measures:
             return None
         return BindingPlan(self.bound_conditions, self.measures, explains=bool(self.emits))
@@ -292,13 +292,13 @@ def parse_definitions(expression: Expression, define: object, field: str) -> dic
 def parse_measures(expression: Expression, measures: object, field: str) -> dict[str, BoundExpression]:
     """Return the measures by name. Raises `BadInput` that names `field` and the measure."""
     if not isinstance(measures, Mapping):
-        raise BadInput(field, 'must be an object of values by name, such as {"rise": "last(B.value) - A.value"}')
+        raise BadInput(field, 'must map names to expressions, such as {"rise": "last(B.value) - A.value"}')
     if len(measures) > MAX_MEASURES:
         raise Forbidden(field, f"must have at most {MAX_MEASURES} measures, not {len(measures)}")
     scope = SymbolScope(tuple(dict.fromkeys(iterate_symbol_names(expression.root))))
     for name in measures:
         if not isinstance(name, str) or not name.strip():
-            raise BadInput(field, f"must have texts as names, not {name!r}")
+            raise BadInput(field, f"must have non-empty strings as names, not {name!r}")
     return {name: predicate.parse_measure(text, f"{field}.{name}", scope) for name, text in measures.items()}
 
 

@@ -6,8 +6,9 @@
 (null, prev() at the first event, 0 / 0) nor its `not` is true. A predicate is evaluated over a whole Arrow batch at
 once. Whole numbers are exact (`exact_numbers`).
 
-In a pattern, a condition may also refer to earlier events of the match (`references`): `value > 10 * A.value`. Its
-parts that don't are a predicate as above; the rest, a `BoundExpression`, is evaluated for each attempt to match.
+In a pattern, a condition may also refer to earlier events of the match (`references`): `value > 10 * A.value`. The
+parts that refer only to the event under test are a predicate as above. The other parts are a `BoundExpression`, which
+is evaluated for each attempt to match.
 """
 
 import ast
@@ -91,7 +92,8 @@ def format_previous_name(column: str) -> str:
 class BoundExpression:
     """An expression over the event under test and the events that an attempt to match has bound.
 
-    columns, previous: those it reads of the event under test. references: by name, as in `tree`.
+    columns, previous: columns that it reads of the event under test, and of the previous event. references: by name, as
+    in `tree`.
     """
 
     text: str
@@ -111,7 +113,7 @@ class BoundExpression:
         return self.previous.union(*(reference.previous for reference in self.references.values()))
 
     def evaluate(self, columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
-        """Return the value per row. columns: also the values of the references, by name.
+        """Return the value of each row. columns: columns of the rows, and the values of the references, by name.
 
         Raises `pyarrow.ArrowException` if the type of a column does not fit.
         """
@@ -220,7 +222,7 @@ def _broadcast(result: object, rows: int, kind: pa.DataType) -> pa.Array:
 def parse(text: str, field: str, scope: SymbolScope | None = None) -> Predicate:
     """Parse an expression. Raises `BadInput` that names `field` if it is not in the language above.
 
-    scope: of a pattern's symbol, whose condition may refer to bound events.
+    scope: scope of a symbol, whose condition can refer to bound events.
     """
     read = _read(text, field, "value > 80", scope)
     if not _is_condition(read.tree):
@@ -261,7 +263,7 @@ def _list_columns(tree: ast.expr, references: Collection[str] = ()) -> tuple[fro
 
 
 def parse_measure(text: str, field: str, scope: SymbolScope) -> BoundExpression:
-    """Parse an expression whose value, a number or a text, a match has. Raises `BadInput` that names `field`."""
+    """Parse the expression of a measure: a number or a text. Raises `BadInput` that names `field`."""
     read = _read(text, field, "last(B.value) - A.value", scope)
     if any(isinstance(node, ast.expr) and _is_condition(node) for node in ast.walk(read.tree)):
         raise BadInput(field, f"must be a value such as last(B.value) - A.value, not the condition {text[:_SHOWN]!r}")

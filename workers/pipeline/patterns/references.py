@@ -8,7 +8,7 @@
 
 Without a symbol, `first(value)` or `sum(value)` is over all bound events. The argument may be an expression of one
 symbol: `sum(A.price * A.amount)`. A reference becomes a name in the tree of its expression, so that the rest of the
-language does not need to know it. Semantics: SQL's row patterns (ISO 9075-2, MATCH_RECOGNIZE).
+language needs no changes. Semantics: SQL's row patterns (ISO 9075-2, MATCH_RECOGNIZE).
 """
 
 import ast
@@ -47,7 +47,7 @@ class EventReference:
 
 @dataclass(frozen=True)
 class SymbolScope:
-    """Where an expression stands. symbols: of the pattern. own: the symbol whose condition it is; None: a measure."""
+    """The scope of an expression. symbols: symbols of the pattern. own: symbol of the condition; None: a measure."""
 
     symbols: tuple[str, ...]
     own: str | None = None

@@ -1,7 +1,7 @@
 """Expressions of conditions and measures as functions of single events.
 
-They give the same results as `predicate` gives for columns: None is unknown, a calculation or comparison with it is
-unknown, whole numbers are exact, and a result that is not a number is unknown.
+They give the same results as `predicate` for columns. None is unknown, and so is a calculation or comparison with None.
+Whole numbers are exact. A result that is not a number is unknown.
 """
 
 import ast
@@ -162,7 +162,7 @@ def convert_to_double(number: int | float) -> float:
 
 
 def read_place(place: int) -> Scalar:
-    """Return the function of the value at a place of an event's row."""
+    """Return a function that returns the value at an index of an event's row."""
     return lambda row, bound: row[place]
 
 

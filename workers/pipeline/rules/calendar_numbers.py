@@ -1,14 +1,14 @@
 """The Gregorian calendar in whole numbers, for all days that fit 64 bits.
 
-Arrow's own functions cover 65,536 years; those of Spark, and these, cover all timestamps. Source of the formulas:
-Hinnant, "chrono-Compatible Low-Level Date Algorithms".
+Arrow's functions cover 65,536 years. Spark's functions and the functions of this module cover all timestamps. Source of
+the formulas: Hinnant, "chrono-Compatible Low-Level Date Algorithms".
 """
 
 import numpy as np
 
 MICROSECONDS = 1_000_000
 DAY_US = 86_400 * MICROSECONDS
-_ERA_DAYS = 146_097  # of 400 years
+_ERA_DAYS = 146_097  # days of 400 years
 _EPOCH = 719_468  # days from 0000-03-01 to 1970-01-01
 
 

@@ -1,10 +1,10 @@
-"""Casts between the kinds of values, as Spark does them outside of ANSI mode: what can't be cast is null.
+"""Casts between the kinds of values, as in Spark without ANSI mode: a value that can't be cast is null.
 
-A text is a number if Java reads it as one: spaces and control characters around it are ignored, and a whole number may
-have decimal places, which are cut off. Real numbers that exceed a whole number's range become its limit, and whole
-numbers wrap around. TRY_CAST follows ANSI instead: what does not fit is null.
+A text is a number if Java parses it as a number. Spaces and control characters around it are ignored. A whole number
+can have decimal places, which are cut off. A real number outside the range of whole numbers becomes the nearest limit,
+and whole numbers wrap around. TRY_CAST follows ANSI: a value outside the range is null.
 
-Where Spark ends the batch with an error (a date that no timestamp can hold), the value is null.
+If Spark ends the batch with an error (a date outside the range of timestamps), the value is null.
 """
 
 import math
@@ -35,7 +35,7 @@ from workers.pipeline.rules.native_values import (
 WHOLE = ("int", "bigint")
 MIN_LONG, MAX_LONG = -(2**63), 2**63 - 1
 _LIMITS = {"int": (-(2**31), 2**31 - 1), "bigint": (MIN_LONG, MAX_LONG)}
-_BLANKS = "".join(map(chr, range(33))) + "\x7f"  # what Java calls white space or a control character, in one byte
+_BLANKS = "".join(map(chr, range(33))) + "\x7f"  # white space and control characters of Java, in one byte
 _JAVA_BLANKS = "".join(map(chr, range(33)))
 _WHOLE = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?")
 _REAL = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
@@ -74,7 +74,7 @@ def try_cast(expression: Compiled, kind: str) -> Compiled:
 
 
 def find_common_kind(kinds: Iterable[str], promotes_texts: bool = True) -> str:
-    """Return the kind of CASE, coalesce, and the like. promotes_texts: whether a text makes all of them texts."""
+    """Return the kind of CASE, coalesce, and similar. promotes_texts: whether one text converts all values to text."""
     ordered = sorted(dict.fromkeys(kinds), key=lambda kind: kind != "string")
     return reduce(partial(_find_wider_kind, promotes_texts=promotes_texts), ordered)
 
@@ -184,7 +184,7 @@ def _parse_dates(texts: pa.Array) -> pa.Array:
 
 
 def _cast_literal_time(expression: Compiled) -> Compiled:
-    """Cast a literal such as '2026-11-20 06:00:00'. Those in columns may name time zones, which only Java knows."""
+    """Cast a literal such as '2026-11-20 06:00:00'. Texts of columns can name time zones, which only Java knows."""
     if expression.constant is None:
         raise NotNativeError("a cast of a column from string to timestamp")
     text = expression.constant.as_py()
@@ -233,7 +233,7 @@ def _convert_dates(days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _fit_whole(values: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return numbers that fit a whole number, and where they do not."""
+    """Return numbers that fit a whole number, and a mask of the numbers that do not."""
     low, high = _LIMITS[kind]
     if values.dtype == np.float64:
         fits = (np.floor(values) <= float(high)) & (np.ceil(values) >= float(low))

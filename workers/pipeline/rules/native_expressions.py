@@ -1,8 +1,8 @@
 """Expressions of rules evaluated on Arrow arrays, with the results of Spark.
 
-`compile_expression` returns a function of `EventColumns` for a parsed expression, or raises `NotNativeError` for what
-only Spark evaluates exactly. The parts that read one text column are evaluated once for each distinct text, if texts
-repeat.
+`compile_expression` returns a function of `EventColumns` for a parsed expression, or raises `NotNativeError` if only
+Spark evaluates it exactly. If texts repeat, the parts that read one text column are evaluated once for each distinct
+text.
 """
 
 import re
@@ -66,7 +66,7 @@ _ARITHMETIC: dict[type, Callable[[Compiled, Compiled], Compiled]] = {
 def compile_expression(tree: exp.Expression, kinds: Mapping[str, str]) -> Compiled:
     """Compile a checked expression. kinds: the kind of each column.
 
-    Raises `NotNativeError` if it uses something that only Spark evaluates exactly.
+    Raises `NotNativeError` if only Spark evaluates the expression exactly.
     """
     if isinstance(tree, exp.Anonymous) and tree.this.lower() != SUBNET and tree.this.lower() not in FUNCTIONS:
         raise NotNativeError(f"{tree.this.lower()}()")

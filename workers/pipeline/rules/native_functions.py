@@ -1,8 +1,8 @@
 """The functions of rules on Arrow arrays, with the results of Spark's functions.
 
-`FUNCTIONS` has those that are covered. Each takes compiled arguments, casts them as Spark casts them for this function,
-and returns a compiled expression. Functions whose result depends on Java's tables or libraries (lower and upper case,
-logarithms, rounding) are not here: Spark evaluates them.
+`FUNCTIONS` contains the supported functions. Each function takes compiled arguments, casts them as Spark casts them,
+and returns a compiled expression. Spark evaluates the functions whose results depend on Java's tables or libraries
+(lower and upper case, logarithms, rounding).
 """
 
 import zlib
@@ -108,9 +108,9 @@ def _to_whole(rounded: Callable[[np.ndarray], np.ndarray]) -> Build:
 
 
 def _as_real(operand: Compiled) -> Compiled:
-    """Cast an argument for a function that takes real numbers. Booleans and times are refused by Spark."""
+    """Cast an argument for a function that takes real numbers. Spark rejects Booleans and times."""
     if operand.kind in ("boolean", "date", "timestamp", TEXTS):
-        raise NotNativeError(f"a real number made of {operand.kind}")
+        raise NotNativeError(f"a conversion from {operand.kind} to a real number")
     return cast(operand, "double")
 
 
@@ -130,7 +130,7 @@ def _cast_to_date(operand: Compiled) -> Compiled:
 def _make_date_function(function: Callable[[np.ndarray], np.ndarray]) -> Build:
     def compile_call(operand: Compiled) -> Compiled:
         if operand.kind not in ("date", "timestamp", "string", "void"):
-            raise NotNativeError(f"a date made of {operand.kind}")
+            raise NotNativeError(f"a conversion from {operand.kind} to a date")
         return build("int", partial(compute_numbers, "int", function), _cast_to_date(operand))
 
     return compile_call
@@ -139,7 +139,7 @@ def _make_date_function(function: Callable[[np.ndarray], np.ndarray]) -> Build:
 def _make_time_function(kind: str, function: Callable[[np.ndarray], np.ndarray], casts: bool = True) -> Build:
     def compile_call(operand: Compiled) -> Compiled:
         if operand.kind != "timestamp" and (not casts or operand.kind not in ("date", "string", "void")):
-            raise NotNativeError(f"a time made of {operand.kind}")
+            raise NotNativeError(f"a conversion from {operand.kind} to a time")
         return build(kind, partial(compute_numbers, kind, function), cast(operand, "timestamp"))
 
     return compile_call
@@ -150,7 +150,7 @@ def _make_timestamp_function(unit_us: int) -> Build:
         if operand.kind == "double" and unit_us == MICROSECONDS:
             return cast(operand, "timestamp")
         if operand.kind not in WHOLE:
-            raise NotNativeError(f"a time made of {operand.kind}")
+            raise NotNativeError(f"a conversion from {operand.kind} to a time")
 
         def scale(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             wide = numbers.astype(np.int64)
@@ -164,7 +164,7 @@ def _make_timestamp_function(unit_us: int) -> Build:
 def _subtract_dates(end: Compiled, start: Compiled) -> Compiled:
     for operand in (end, start):
         if operand.kind not in ("date", "timestamp", "string", "void"):
-            raise NotNativeError(f"a date made of {operand.kind}")
+            raise NotNativeError(f"a conversion from {operand.kind} to a date")
     subtract = partial(compute_numbers, "int", lambda left, right: left - right)
     return build("int", subtract, _cast_to_date(end), _cast_to_date(start))
 
@@ -212,7 +212,7 @@ def _compile_locate(*given: Compiled) -> Compiled:
         found = compute_texts("int", _locate, *values)
         if len(values) < 3:
             return found
-        # Spark returns 0, not null, where the place to start from is unknown.
+        # Spark returns 0, not null, if the start position is null.
         return pc.if_else(pc.is_null(as_arrays(*values)[2]), pa.scalar(0, pa.int32()), found)
 
     return build("int", locate, *operands)
@@ -302,7 +302,7 @@ def _split(text: Compiled, delimiter: Compiled, limit: Compiled | None = None) -
 
 
 def take_item(texts: Compiled, place: int) -> Compiled:
-    """Return the item of each list at a place, from the end if negative; null if there is none."""
+    """Return the item of each list at an index, from the end if negative; null if there is none."""
 
     def take(lists: pa.Array) -> pa.Array:
         lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -319,7 +319,7 @@ def take_item(texts: Compiled, place: int) -> Compiled:
 def _find_element(texts: Compiled, place: Compiled) -> Compiled:
     number = place.constant.as_py() if place.constant is not None and place.kind in WHOLE else 0
     if not number:
-        raise NotNativeError("element_at at a place that is no literal, or 0")
+        raise NotNativeError("element_at with an index that is 0 or not a literal")
     return take_item(texts, number - 1 if number > 0 else number)
 
 
@@ -401,7 +401,7 @@ def match_subnet(address: Compiled, subnet: str) -> Compiled:
 
 
 def _wrap(number: int) -> int:
-    """Return a whole number as 64 bits hold it."""
+    """Return a whole number wrapped around to 64 bits."""
     return (number + 2**63) % 2**64 - 2**63
 
 
@@ -422,7 +422,7 @@ def _compute_degrees(texts: Value) -> pa.Array:
 
 def _compute_hash(*given: Compiled) -> Compiled:
     if any(operand.kind != "string" for operand in given):
-        raise NotNativeError("xxhash64 of values that are no strings")
+        raise NotNativeError("xxhash64 of values other than strings")
 
     def compute(*values: Value) -> pa.Array:
         texts = as_arrays(*values)
@@ -435,9 +435,9 @@ def _compute_hash(*given: Compiled) -> Compiled:
 
 
 def _truncate(unit: Compiled, operand: Compiled) -> Compiled:
-    """Return the first instant of the unit that a time is in."""
+    """Return the start of the unit that contains a time."""
     if operand.kind not in ("timestamp", "date", "string", "void"):
-        raise NotNativeError(f"a time made of {operand.kind}")
+        raise NotNativeError(f"a conversion from {operand.kind} to a time")
     truncate = partial(_truncate_times, _get_text(unit).lower())
     return build("timestamp", partial(compute_numbers, "timestamp", truncate), cast(operand, "timestamp"))
 
@@ -535,7 +535,7 @@ FUNCTIONS: dict[str, Build] = {
 
 def _to_date(operand: Compiled) -> Compiled:
     if operand.kind not in ("date", "timestamp", "string", "void"):
-        raise NotNativeError(f"a date made of {operand.kind}")
+        raise NotNativeError(f"a conversion from {operand.kind} to a date")
     return _cast_to_date(operand)
 
 

@@ -1,4 +1,4 @@
-"""Operators of rules on Arrow arrays: conditions, comparisons, choices, and arithmetic, as Spark evaluates them.
+"""Operators of rules on Arrow arrays, as in Spark: conditions, comparisons, choices, and arithmetic.
 
 Conditions have three values. NaN equals NaN and is greater than every other number. Whole numbers wrap around, and a
 division by zero is null.
@@ -48,7 +48,7 @@ def join_conditions(kind: str, operands: Sequence[Compiled]) -> Compiled:
 
 def as_condition(operand: Compiled) -> Compiled:
     if operand.kind not in ("boolean", "void"):
-        raise NotNativeError(f"a condition made of {operand.kind}")
+        raise NotNativeError(f"a condition of type {operand.kind}")
     return cast(operand, "boolean")
 
 
@@ -121,7 +121,7 @@ _COMPARISONS: dict[str, Callable[[str, Value, Value], pa.Array]] = {
 
 
 def is_in(tested: Compiled, values: Sequence[Compiled]) -> Compiled:
-    """Return whether a value is in a list: null if it is not, and something is null."""
+    """Return whether a value is in a list; null if it is not in the list and one of the values is null."""
     kind = find_common_kind([tested.kind, *(value.kind for value in values)])
     if kind in ("void", TEXTS):
         raise NotNativeError(f"IN with {kind}")
@@ -144,7 +144,7 @@ def choose(branches: Sequence[tuple[Compiled, Compiled]], default: Compiled) -> 
     """Return the value of the first branch whose condition is true, or the default."""
     for condition, _ in branches:
         if condition.kind != "boolean":
-            raise NotNativeError(f"a condition made of {condition.kind}")
+            raise NotNativeError(f"a condition of type {condition.kind}")
     kind = find_common_kind([*(value.kind for _, value in branches), default.kind])
     operands = [default if kind == default.kind else cast(default, kind)]
     for condition, value in reversed(branches):
@@ -184,7 +184,7 @@ def _find_calculated_kind(left: str, right: str) -> str:
     if kinds <= {"string", "double", "void"} or "string" in kinds or "double" in kinds:
         return "double"
     if any(map(parse_decimal, kinds)):
-        raise NotNativeError("a decimal number with a whole number; write it as 1.5e0")
+        raise NotNativeError("arithmetic with decimal numbers; write them in the form 1.5e0")
     return "bigint" if "bigint" in kinds else "int"
 
 

@@ -1,7 +1,7 @@
 """Rules evaluated on Arrow arrays, in the tasks that read the events.
 
-`NativeRules` does what the plan of `rule_sql` does, without sending events to Java and back. It evaluates texts once
-for each distinct text, where they repeat. An application whose rules it can't evaluate exactly runs them in Spark.
+`NativeRules` gives the results of the plan of `rule_sql` without sending events to Java and back. If texts repeat, it
+evaluates each distinct text once. If it can't evaluate the rules of an application exactly, Spark runs them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -47,7 +47,7 @@ _ADDRESS = r"\A[0-9]{1,3}(\.[0-9]{1,3}){3}\z"
 
 
 def find_spark_reason(rules: tuple[Rule, ...], layout: Layout, engine: str = AUTO) -> str | None:
-    """Return why rules run in Spark, as a clause; None if they run natively."""
+    """Return why rules run in Spark, as a clause; None if they run in Arrow."""
     if engine == SPARK:
         return "the declaration sets engine: spark"
     try:
@@ -78,11 +78,11 @@ class NativeRules:
 
     @property
     def counted(self) -> tuple[str, ...]:
-        """Return the rules after which events are counted: each one that removes some, except the last."""
+        """Return the rules after which events are counted: each rule that removes events, except the last one."""
         return tuple(self._removing[:-1])
 
     def apply(self, batch: pa.RecordBatch, passed: dict[str, int]) -> pa.RecordBatch:
-        """Return the events that pass the rules, with the needed columns. Adds to `passed` what passes each rule."""
+        """Return the events that pass the rules, with the needed columns. Adds the counts of each rule to `passed`."""
         events = EventColumns({name: batch.column(name) for name in batch.schema.names}, batch.num_rows)
         for name, step in self._steps:
             events = step(events)
@@ -106,7 +106,7 @@ class NativeRules:
                 return _cleanse(clean, needed)
             case Enrich():
                 if self._kinds[rule.using] != "string":
-                    raise NotNativeError(f"a table by {rule.using}, which is no string")
+                    raise NotNativeError(f"a table with the key {rule.using}, which isn't a string")
                 step = _enrich(make_column("string", rule.using), rule.using, rule.table.current)
                 self._add(dict.fromkeys(rule.table.columns, "string"))
                 return step
@@ -191,7 +191,7 @@ def _enrich(key: Compiled, using: str, table: Reference) -> Step:
         keys = pa.array(list(table.equal), pa.string())
         find = partial(pc.index_in, value_set=keys)
     found = build("int", find, key)
-    # The last element is the null of rows that are not in the table.
+    # The last element is the null for rows that are not in the table.
     values = [pa.array([*(row[place] for row in rows), None], pa.string()) for place in range(len(table.columns))]
 
     def step(events: EventColumns) -> EventColumns:
@@ -208,7 +208,7 @@ def _enrich(key: Compiled, using: str, table: Reference) -> Step:
 
 
 def _find_by_network(table: Reference) -> Callable[[pa.Array], pa.Array]:
-    """Return a function that finds the row of the longest network that an address is in, among all rows."""
+    """Return a function that finds the row with the longest prefix of all networks that contain an address."""
     lengths: list[tuple[int, pa.Array, int]] = []
     first = 0
     for length, rows in table.networks.items():
@@ -227,7 +227,7 @@ def _find_by_network(table: Reference) -> Callable[[pa.Array], pa.Array]:
 
 
 def read_addresses(texts: pa.Array) -> pa.Array:
-    """Return IPv4 addresses as numbers; null if a text is none. A part is read as CAST to bigint reads it."""
+    """Return IPv4 addresses as numbers; null for other texts. Each part is parsed like CAST to bigint."""
     return compute_by_form("bigint", texts, _ADDRESS, _join_parts, _read_address, "0.0.0.0")
 
 

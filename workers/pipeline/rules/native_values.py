@@ -42,7 +42,7 @@ class NotNativeError(Exception):
 class EventColumns:
     """The rows that an expression reads.
 
-    distinct: the distinct texts of columns, as far as they are known; None if they are too many.
+    distinct: the known distinct texts of columns; None if a column has too many.
     """
 
     columns: Mapping[str, pa.Array]
@@ -50,7 +50,7 @@ class EventColumns:
     distinct: dict[str, DistinctTexts | None] = field(default_factory=dict)
 
     def find_distinct(self, name: str) -> DistinctTexts | None:
-        """Return the distinct texts of a column; None if they are more than a quarter of the rows."""
+        """Return the distinct texts of a column; None if there are more than a quarter of the rows."""
         if name not in self.distinct:
             self.distinct[name] = find_distinct_texts(self.columns[name])
         return self.distinct[name]
@@ -68,7 +68,7 @@ class EventColumns:
         return EventColumns(columns, len(places), distinct)
 
     def replace(self, columns: Mapping[str, pa.Array]) -> "EventColumns":
-        """Return the rows with other columns, or without some: `columns` are all columns afterwards."""
+        """Return the same rows with these columns, which replace all columns."""
         distinct = {
             name: texts
             for name, texts in self.distinct.items()
@@ -81,8 +81,8 @@ class EventColumns:
 class Compiled:
     """A compiled expression.
 
-    columns: those it reads. constant: its value if it reads none. text: the text column that it alone reads. An
-    expression that computes something from it is evaluated once for each distinct text.
+    columns: the columns that it reads. constant: its value if it reads no column. text: the text column if it reads
+    only this column. Such an expression is evaluated once for each distinct text.
     """
 
     kind: str
@@ -111,7 +111,7 @@ def parse_decimal(kind: str) -> tuple[int, int] | None:
 
 
 def make_constant(kind: str, value: Any) -> Compiled:
-    """Return a constant. value: as in Python, or an Arrow scalar."""
+    """Return a constant. value: a Python value or an Arrow scalar."""
     scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value, find_arrow_type(kind))
     return Compiled(kind, lambda _: scalar, constant=scalar)
 
@@ -125,8 +125,8 @@ def make_column(kind: str, name: str) -> Compiled:
 def build(kind: str, function: Callable[..., pa.Array], *operands: Compiled) -> Compiled:
     """Return a function of expressions.
 
-    function: takes the values of the operands, at least one of which is an array; the others may be scalars. It is
-    called once, now, if all operands are constant.
+    function: takes the values of the operands, at least one of which is an array; the others may be scalars. If all
+    operands are constant, it is called once, immediately.
     """
     if all(operand.constant is not None for operand in operands):
         values = [as_array(operand.constant, 1) for operand in operands]
@@ -147,7 +147,7 @@ def _call(function: Callable[..., pa.Array], operands: Sequence[Compiled]) -> Ca
 
 
 def evaluate_by_text(expression: Compiled) -> Compiled:
-    """Return an expression that is evaluated once for each distinct text of its only column, if that is a text."""
+    """Return an expression that is evaluated once for each distinct text if it reads only one text column."""
     name = expression.text
     if name is None or expression.is_column:
         return expression
@@ -180,8 +180,8 @@ def compute_numbers(
 ) -> pa.Array:
     """Return a function of numbers, with null where an argument is null.
 
-    Times are whole numbers of µs, dates of days. function: takes NumPy arrays, and returns the results, or (the results
-    and where they are null).
+    Times are whole numbers of µs, and dates are whole numbers of days. function: takes NumPy arrays, and returns the
+    results, or a tuple of the results and a mask of nulls.
     """
     arrays = as_arrays(*values)
     nulls: np.ndarray | None = None
@@ -236,7 +236,7 @@ def compute_by_form(
 ) -> pa.Array:
     """Return a function of texts: `usual` for those that match the regular expression `form`, `other` for the rest.
 
-    stand_in: a text of the form, given to `usual` in place of texts of another one.
+    stand_in: a text that matches the form. It is passed to `usual` in place of texts that don't match.
     """
     regular = pc.fill_null(pc.match_substring_regex(texts, form), False)
     results = usual(pc.if_else(regular, texts, stand_in))

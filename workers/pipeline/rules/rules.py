@@ -70,7 +70,7 @@ Rule = Filter | Project | Enrich | Sample | Cleanse
 REMOVING = (Filter, Sample, Cleanse)  # rules that remove events
 
 
-ENGINES = (AUTO, SPARK) = ("auto", "spark")  # what runs rules: auto is Arrow if it covers all of them
+ENGINES = (AUTO, SPARK) = ("auto", "spark")  # engines of rules; auto: Arrow if it supports all rules of the application
 
 BUCKETS = 1_000_000  # of the hashes of events' ids, of which a sample keeps its share
 

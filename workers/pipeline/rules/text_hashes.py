@@ -1,6 +1,6 @@
 """The hash of texts that Spark's `xxhash64` computes: XXH64 of their UTF-8 bytes, for many texts at once.
 
-Source: the specification of xxHash (XXH64). All numbers are of 64 bits and wrap around.
+Source: the specification of xxHash (XXH64). All numbers have 64 bits and wrap around.
 """
 
 import numpy as np

@@ -1,13 +1,14 @@
-"""Long-running tasks: Spark tasks that execute the batches of a replica, or of the combiner, as they come.
+"""Long-running tasks: Spark tasks that execute the batches of a replica, or of the combiner, when they are due.
 
-A micro-batch of its own costs Spark tens of milliseconds. A long-running task waits at the control server instead, and
-starts a batch within a millisecond. A Structured Streaming query starts it, and its micro-batch is an *epoch*: a Spark
-job of one task that executes batches for EPOCH_SECONDS. Spark places and supervises the task as any other.
+A separate micro-batch for each batch takes Spark tens of milliseconds. A long-running task instead waits for entries on
+the control server, and starts a batch within a millisecond. A Structured Streaming query starts the task. A micro-batch
+of the query is an *epoch*: a Spark job of one task that executes batches for EPOCH_SECONDS. Spark places and supervises
+the task like any other task.
 
-A batch is as exact as in a micro-batch of its own, because everything that it continues from is on the control server
-(`dispatch.result_queue`, `tiers.planned_batches`). A task can therefore end at any time, and two tasks of one role can
-run at the same time: one of them finds that it was overtaken. Tasks end early when the start or the content that they
-belong to (`weir:pipeline:tasks:{app}`) changes.
+A batch is as exact as in a separate micro-batch, because all state that it continues from is on the control server
+(`dispatch.result_queue`, `tiers.planned_batches`). A task can therefore end at any time. Two tasks of one role can run
+at the same time; one of them then detects that it was overtaken. Tasks end early when the start or the content that
+they belong to (`weir:pipeline:tasks:{app}`) changes.
 """
 
 import logging
@@ -47,16 +48,16 @@ from workers.pipeline.tiers.outbox import Outbox
 from workers.pipeline.tiers.planned_batches import PlannedBatch, PlannedBatches
 from workers.pipeline.tiers.state import NewerState, StateStore
 
-EPOCH_SECONDS = 20.0  # between two epochs, no batch is executed for some 50 ms
-WAIT_SECONDS = 0.5  # how soon a task without work notices that it has to end
-SHARED_WAIT_SECONDS = 0.02  # the same for tasks that share a slot
+EPOCH_SECONDS = 20.0  # between two epochs, no batch is executed for about 50 ms
+WAIT_SECONDS = 0.5  # how often a task without work checks whether it has to end
+SHARED_WAIT_SECONDS = 0.02  # the same, for tasks that share a slot
 RETRY_SECONDS = 10.0  # a second failure of an epoch within this time ends the query
 
 log = logging.getLogger("weir.pipeline")
 
 
 class TaskStart:
-    """The start of an application in a process, to which the long-running tasks of the process belong."""
+    """The start of an application in a process. The long-running tasks of the process belong to this start."""
 
     def __init__(self, control: redis.Redis, application: str, process: str) -> None:
         self._control, self._key = control, keys.PIPELINE_TASKS.build(application)
@@ -65,31 +66,31 @@ class TaskStart:
 
     @property
     def mark(self) -> bytes:
-        """Return what the key has while a task that starts now belongs to this start."""
+        """Return the value of the key while tasks that start now belong to this start."""
         return f"{self.name}/{self._version}".encode()
 
     def renew(self) -> None:
-        """End the running tasks, so that the next ones start with the present content."""
+        """End the running tasks, so that the next tasks start with the current content."""
         self._version += 1
         self._control.hset(self._key, self.process, self.mark)
 
     def end(self) -> None:
-        """End the running tasks, and start no others, unless another start has followed."""
+        """End the running tasks and start no more tasks, unless the application has started again."""
         if expect_bytes(self._control).hget(self._key, self.process) == self.mark:
             self._control.hdel(self._key, self.process)
 
 
 class Executor(ABC):
-    """Executes the batches of one role, in the process of a task."""
+    """Executes the batches of one role in the process of a task."""
 
     @abstractmethod
     def execute(self, wait_seconds: float) -> bool:
-        """Execute a batch if there is one, or wait for one. Returns whether there was one."""
+        """Execute the next batch, or wait for one. Returns whether a batch was executed."""
 
 
 @dataclass(frozen=True)
 class TaskRole(ABC):
-    """A replica, or the combiner, of an application; it travels to the task."""
+    """A role of an application: a replica, the combiner, or a helper. Spark serializes it for the task."""
 
     control_url: str
     application: Application
@@ -97,16 +98,16 @@ class TaskRole(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Return the name of the replica, or COMBINER."""
+        """Return the name of the replica, COMBINER, or the name of the helper."""
 
     @abstractmethod
     def build(self, control: redis.Redis) -> Executor:
-        """Return what executes the batches of this role."""
+        """Return the executor of the batches of this role."""
 
 
 @dataclass(frozen=True)
 class ReplicaRole(TaskRole):
-    """runner: applies the rules in the process of the task."""
+    """A replica. runner: applies the rules in the process of the task."""
 
     replica: str
     runner: RuleRunner
@@ -137,7 +138,7 @@ class _ReplicaExecutor(Executor):
 
 @dataclass(frozen=True)
 class CombinerRole(TaskRole):
-    """run: of the checkpoint. replicas: whose results are combined. helpers: number of helpers."""
+    """The combiner. run: run of the checkpoint. replicas: replicas whose results it combines. helpers: their number."""
 
     run: str
     replicas: tuple[str, ...]
@@ -177,7 +178,7 @@ class _CombinerExecutor(Executor):
 
 @dataclass(frozen=True)
 class HelperRole(TaskRole):
-    """run: of the checkpoint. number: of the helper, from 1."""
+    """A helper of the combiner. run: run of the checkpoint. number: number of the helper, from 1."""
 
     run: str
     number: int
@@ -209,7 +210,7 @@ class _HelperExecutor(Executor):
         try:
             counts = work(order.units)
         except (NewerState, KeyError) as error:
-            log.warning("A task of batch %d was taken too late: %s", order.batch, error)
+            log.warning("A helper took a task of batch %d too late: %s", order.batch, error)
             return True
         self._lists.answer(HelperAnswer(order.attempt, order.number, tuple(counts)))
         return True
@@ -223,9 +224,9 @@ def _open_client(control_url: str, application: str) -> Client:
 
 @dataclass(frozen=True)
 class LongTask:
-    """The task of an epoch; it travels to Spark's worker. Several roles share it if there are fewer slots than roles.
+    """The task of an epoch. Spark serializes it for a worker. Roles share a task if there are fewer slots than roles.
 
-    process, mark: of the start that it belongs to.
+    process, mark: process and mark of the start that the task belongs to.
     """
 
     roles: tuple[TaskRole, ...]
@@ -234,8 +235,8 @@ class LongTask:
     seconds: float = EPOCH_SECONDS
 
     def __call__(self, rows: Iterable[int], monotonic: Callable[[], float] = time.monotonic) -> Iterator[int]:
-        """Execute batches until the epoch is over. Yields their number."""
-        list(rows)  # after a task that does not read its input, Spark starts a new worker
+        """Execute batches until the epoch ends. Yields the number of batches."""
+        list(rows)  # Spark starts a new worker after a task that does not read its input
         pa.set_cpu_count(1)
         control = control_of(self.roles[0].control_url)
         key = keys.PIPELINE_TASKS.build(self.roles[0].application.name)
@@ -246,7 +247,8 @@ class LongTask:
             try:
                 batches += sum(executor.execute(min(left, most)) for executor in executors)
             except (AttemptOvertaken, NewerState) as error:
-                # Of a task that was thought dead: whichever is overtaken continues after the other one's batch.
+                # Another task of the role is still running. The overtaken task continues after the batch of the other
+                # task.
                 log.warning("%s", error)
                 executors = [role.build(control) for role in self.roles]
         yield batches
@@ -267,7 +269,7 @@ class EpochSource(DataSource):
 
 
 class EpochReader(WorkReader):
-    """Starts an epoch as soon as the previous one is over, until the start ends."""
+    """Starts an epoch as soon as the previous epoch ends, until the start of the application ends."""
 
     def _has_work(self) -> bool:
         key = keys.PIPELINE_TASKS.build(self._application)
@@ -278,8 +280,8 @@ class EpochReader(WorkReader):
 class EpochWork(BatchWork):
     """The epochs of a query.
 
-    build: makes the task of an epoch. A worker that is killed ends the epoch, and the next one starts at once. A second
-    failure within RETRY_SECONDS ends the query.
+    build: builds the task of an epoch. If a worker is killed, the epoch ends, and the next epoch starts immediately. A
+    second failure within RETRY_SECONDS ends the query.
     """
 
     def __init__(
@@ -300,20 +302,20 @@ class EpochWork(BatchWork):
             if now - self._failed_at < RETRY_SECONDS:
                 raise
             self._failed_at = now
-            log.warning("A long-running task failed and is started again: %s", describe_error(error))
+            log.warning("A long-running task failed and is restarted: %s", describe_error(error))
 
     def _run(self, task: LongTask) -> list[Any]:
         return self._spark.parallelize([0], 1).mapPartitions(task).collect()
 
 
 class TaskSlots:
-    """The slots of a session for long-running tasks. count: returns their present number."""
+    """The slots of a session for long-running tasks. count: returns the current number of slots."""
 
     def __init__(self, count: Callable[[], int]) -> None:
         self._count, self._taken = count, 0
 
     def take(self, wanted: int, left: int = 0) -> int:
-        """Take slots, as many as are free without the last `left`, and return their number."""
+        """Take up to `wanted` free slots, but leave `left` slots free, and return the number of slots taken."""
         given = max(0, min(wanted, self._count() - left - self._taken))
         self._taken += given
         return given
@@ -323,6 +325,6 @@ class TaskSlots:
 
 
 def share_slots(roles: Sequence[TaskRole], slots: int) -> list[tuple[TaskRole, ...]]:
-    """Distribute the roles over tasks: each gets its own, unless there are more roles than slots."""
+    """Distribute the roles over tasks. Each role gets its own task, unless there are more roles than slots."""
     tasks = min(len(roles), slots)
     return [tuple(roles[first::tasks]) for first in range(tasks)]

@@ -1,8 +1,8 @@
 """The run that a start continues, and whether the data folder belongs to the state on the control server.
 
-Everything that a start continues from is on the control server. The folder has the run's number, so that a start
-notices if the server has lost the state, or has that of another plant: events would be matched twice or never. Spark's
-files in the folder are only valid for one process.
+All state that a start continues from is on the control server. The folder has the run's number, so that a start detects
+if the server has lost the state or has the state of another plant. In both cases, events could be matched twice or
+never. Spark's files in the folder are valid for one process only.
 """
 
 import fcntl

@@ -105,7 +105,7 @@ class Running:
         self._replicas = (*application.replicas, *sorted(self._list_retiring()))
         self._reports = BatchReports(self._control, application.name)
         self._slots, self._taken, self._publishes_here = slots, 0, False
-        # Of the main process, or of the process of a replica: each ends only its own tasks.
+        # The main process and each replica's process have their own start, and end only their own tasks.
         self._start = TaskStart(self._control, application.name, role.replica or "main")
         self._ending = threading.Event()
         self._failure: Exception | None = None
@@ -128,7 +128,7 @@ class Running:
         return {name for name in others if dispatches.list_after(name, published.get(name, 0), 1)}
 
     def _start_queries(self, tiers: tuple[str, ...], patience_seconds: float) -> None:
-        """Start a query for each long-running task, and for each role that has none."""
+        """Start a query for each long-running task, and for each role without a long-running task."""
         application, role = self._application, self._role
         roles: list[TaskRole] = []
         helpers: list[TaskRole] = []
@@ -150,7 +150,7 @@ class Running:
             roles.append(CombinerRole(*places, self._replicas))
             helpers = [HelperRole(*places, number) for number in range(1, spark.cores)]
         if self._slots is not None:
-            # A role without a long-running task needs a slot, too. Only slots that no role needs are for helpers.
+            # A role without a long-running task also needs a slot. Helpers get only the slots that no role needs.
             left = int(len(roles) < len(works))
             taken = self._slots.take(len(roles), left)
             helping = self._slots.take(len(helpers), left) if taken == len(roles) else 0
@@ -236,7 +236,7 @@ class Running:
             log.warning("Updating criteria or delivering dead letters failed; trying again: %s", error)
 
     def _refresh_tables(self) -> None:
-        """Read changed reference tables. Long-running tasks start again with them."""
+        """Read changed reference tables, and restart the long-running tasks with them."""
         seen = [table.seen for table in self._application.tables]
         for table in self._application.tables:
             table.refresh()

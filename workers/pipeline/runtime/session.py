@@ -155,7 +155,7 @@ def start_session(
 def add_task_slots(master: str) -> tuple[str, dict[str, str]]:
     """Return a local master with slots for long-running tasks, and the settings that keep its parallelism.
 
-    A long-running task needs a slot of its own, but most of the time no core. A cluster keeps its slots.
+    A long-running task needs its own slot, but uses no core most of the time. The slots of a cluster are not changed.
     """
     found = _LOCAL.match(master)
     if found is None:
@@ -165,7 +165,7 @@ def add_task_slots(master: str) -> tuple[str, dict[str, str]]:
 
 
 def count_task_slots(spark: SparkSession) -> int:
-    """Return the number of slots for long-running tasks: a cluster has as many as cores."""
+    """Return the number of slots for long-running tasks. A cluster has a slot for each core."""
     context = spark.sparkContext
     return LONG_TASK_SLOTS if str(context.master).startswith("local[") else context.defaultParallelism
 

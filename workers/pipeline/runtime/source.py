@@ -2,8 +2,8 @@
 
 The offset of a batch is only its number. What a batch processes is on the control server: the assignments after the
 replica's last published result (`dispatch.assignment`), and the plan of the combiner's batch (`tiers.planned_batches`).
-Spark's checkpoint can therefore be deleted at any time. If there is nothing to do, the answer waits, so that a batch
-starts as soon as there is something.
+Spark's checkpoint can therefore be deleted at any time. If there is nothing to do, a source delays its reply to Spark,
+so that a batch starts as soon as work arrives.
 """
 
 import functools
@@ -28,7 +28,7 @@ NO_ROWS = "nothing int"
 
 
 class WorkReader(DataSourceStreamReader):
-    """Answers Spark in the process of the driver. Offsets: {"batch": number}. It yields no rows."""
+    """Responds to Spark in the driver's process. Offsets: {"batch": number}. It yields no rows."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
@@ -41,7 +41,7 @@ class WorkReader(DataSourceStreamReader):
 
     @abstractmethod
     def _has_work(self) -> bool:
-        """Return whether a batch has something to do. May wait for it."""
+        """Return whether there is work for a batch. Can wait for work."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return {"batch": 0}
@@ -69,8 +69,7 @@ class WorkReader(DataSourceStreamReader):
 class AssignmentSource(DataSource):
     """The data source of a replica's assignments.
 
-    Options: control (URL of the control server), application, replica; wait_seconds (default 0): how long the answer
-    waits for something to do.
+    Options: control (URL of the control server), application, replica; wait_seconds (default 0): maximum wait for work.
     """
 
     @classmethod
@@ -116,7 +115,7 @@ class ResultSource(DataSource):
 
 
 class ResultReader(WorkReader):
-    """Plans the combiner's next batch, and starts it. Starts a planned batch again that is not finished."""
+    """Plans and starts the combiner's next batch. Restarts a planned batch that is not finished."""
 
     def _has_work(self) -> bool:
         options = self._options

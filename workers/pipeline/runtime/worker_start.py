@@ -33,10 +33,10 @@ DAEMON = "pyspark.daemon"
 CONNECT_SECONDS = 15.0
 CALLS = "calls"  # the socket that takes the calls of sources
 TAKEN_SECONDS = 5.0
-# Spark and its Python workers talk over Unix sockets in this folder, which only this user can open. Over the loopback
-# interface, a job of one task takes 40 ms longer: its last packets wait for delayed acknowledgments.
+# Spark and its Python workers communicate over Unix sockets in this folder, which only this user can open. Over the
+# loopback interface, a job of one task takes 40 ms longer, because its last packets wait for delayed acknowledgments.
 SOCKETS = "sockets"
-SOCKET_NAME = f".{uuid.UUID(int=0)}.sock"  # the form of Spark's names of sockets
+SOCKET_NAME = f".{uuid.UUID(int=0)}.sock"  # the form of the names of Spark's sockets
 MAX_SOCKET_PATH = 107  # bytes, set by the kernel
 IDLE_SECONDS = 60.0  # Spark ends a worker that was idle for as long
 _START = "#!{python}\nfrom workers.pipeline.runtime.worker_start import main\n\nmain()\n"
@@ -70,7 +70,7 @@ def build_socket_settings(folder: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class SparkCall:
-    """Where Spark waits for a worker: at the path of a Unix socket, or at a port with a secret."""
+    """The address at which Spark waits for a worker: the path of a Unix socket, or a port with a secret."""
 
     path: str = ""
     port: int = 0
@@ -78,14 +78,14 @@ class SparkCall:
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> "SparkCall":
-        """Return the call of Spark's environment variables. Raises `KeyError` or `ValueError` if they are unusable."""
+        """Return the address in Spark's environment variables. Raises `KeyError` or `ValueError` if it is invalid."""
         if path := environment.get(variables.SPARK_CALLBACK_PATH):
             return cls(path)
         return cls("", int(environment[variables.SPARK_CALLBACK_PORT]), environment[variables.SPARK_CALLBACK_SECRET])
 
     @classmethod
     def from_text(cls, text: bytes) -> "SparkCall":
-        """Return the call of `to_text`. Raises `KeyError`, `TypeError`, or `ValueError`."""
+        """Parse the result of `to_text`. Raises `KeyError`, `TypeError`, or `ValueError`."""
         call = json.loads(text)
         return cls(str(call["path"]), int(call["port"]), str(call["secret"]))
 

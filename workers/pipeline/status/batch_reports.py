@@ -1,7 +1,7 @@
-"""The finished batches that other processes report: long-running tasks, and replicas with processes of their own.
+"""The finished batches that other processes report: long-running tasks, and replicas in separate processes.
 
-Each batch is an entry of the stream `weir:pipeline:batches:{app}`. The process that has the status reads the stream
-every second. The time of a batch is the time of its entry, so the clocks of the processes don't matter.
+Each batch is an entry of the stream `weir:pipeline:batches:{app}`. The process that publishes the status reads the
+stream every second. The time of a batch is the time of its entry, so the clocks of the processes don't matter.
 """
 
 import logging
@@ -38,7 +38,7 @@ class BatchReports:
         self._add(name, batch)
 
     def record_inter_event_batch(self, batch: InterEventBatch) -> None:
-        # The results that it has read before are the largest part, and nobody reads them in a report.
+        # The results that the combiner kept are the largest part, and no reader of a report uses them.
         self._add("", replace(batch, combined=replace_fields(batch.combined, left_over=())))
 
     def _add(self, replica: str, batch: ReplicaBatch | InterEventBatch) -> None:
@@ -48,8 +48,8 @@ class BatchReports:
     def deliver(self, board: StatusBoard, replicas: frozenset[str] | None = None) -> None:
         """Record every batch that was reported since the last call.
 
-        replicas: whose batches are recorded; None: all, and the combiner's. Reports of a process with another version
-        can be unreadable. They are left out.
+        replicas: replicas whose batches are recorded; None: all replicas and the combiner. Reports of a process with
+        another version can be unreadable, and are skipped.
         """
         for replica, entry_id, data, behind in self._read_new():
             at = int(entry_id.partition("-")[0]) / 1_000 - behind
@@ -74,7 +74,7 @@ class BatchReports:
             batch: Batch = get_decoder(kind).decode(data)
             return batch
         except msgspec.MsgspecError as error:
-            logger.warning("Report %s of a batch is unreadable, and left out: %s", entry_id, error)
+            logger.warning("Skipped the unreadable batch report %s: %s", entry_id, error)
             return None
 
     def _read_clock(self) -> float:
@@ -83,7 +83,7 @@ class BatchReports:
 
 
 class ReportingBoard:
-    """The board of a replica with a process of its own: it records each batch for this process, and reports it."""
+    """The board of a replica in a separate process. It records each batch for this process, and reports the batch."""
 
     def __init__(self, own: StatusBoard, reports: BatchReports) -> None:
         self._own, self._reports = own, reports

@@ -21,8 +21,8 @@ class DroppedMatchWarnings:
         for name, pattern in (item for count in counts.values() for item in count.patterns.items()):
             if pattern.excess and self._is_due(name):
                 logger.warning(
-                    "Pattern %s dropped ways to match the same events %d times, because an open match had more than %d."
-                    " Define its symbols so that an event satisfies only one of them.",
+                    "Pattern %s dropped branches %d times, because an open match had more than %d ways to match"
+                    " the same events. Define its symbols so that an event satisfies only one of them.",
                     name,
                     pattern.excess,
                     MAX_BRANCHES,
@@ -30,7 +30,7 @@ class DroppedMatchWarnings:
             if pattern.forgotten_bytes and self._is_due(name):
                 logger.warning(
                     "Pattern %s dropped open matches of %.1f MiB: it has too many keys, or too many events in"
-                    " a window. Shorten the window, or keep fewer events with rules.",
+                    " a window. Shorten the window, or discard more events with rules.",
                     name,
                     pattern.forgotten_bytes / 2**20,
                 )

@@ -186,7 +186,7 @@ class StatusBoard:
 
     def record_inter_event_batch(self, batch: InterEventBatch) -> None:
         self._dropped.warn(batch.operators)
-        ended_at = self._clock() - (self._monotonic() - batch.at)  # a report comes up to a second later
+        ended_at = self._clock() - (self._monotonic() - batch.at)  # reports arrive up to 1 s later
         with self._lock:
             self._batches.append(batch)
             self._totals.add(batch)

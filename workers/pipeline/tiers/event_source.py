@@ -153,7 +153,7 @@ class EventReader(DataSourceReader):
 
 @dataclass(frozen=True)
 class TaskReader:
-    """Reads the events of a task; it travels to the tasks. The fields are those of `EventSource`."""
+    """Reads the events of a task. Spark serializes it for the tasks. The fields are those of `EventSource`."""
 
     control_url: str
     application: str
@@ -163,7 +163,7 @@ class TaskReader:
     patience_seconds: float
 
     def read(self, assignment: BatchAssignment, task: int) -> Iterator[pa.RecordBatch]:
-        """Yield the events of a task of the batch. Then keep its faults and its sketches."""
+        """Yield the events of a task of the batch, and then save its faults and its sketches."""
         nodes = containers.get_nodes(READING_SECONDS)
         faults = containers.Faults(assignment.ahead_us, time.time_ns() // 1000)
         sketches = Sketches(self.monitored)

@@ -1,13 +1,13 @@
-"""Helpers of the combiner: long-running tasks that take a part of the operators' tasks of a batch.
+"""Helpers of the combiner: long-running tasks that execute a part of the operators' tasks of a batch.
 
-The combiner puts the tasks into a list, executes the first one itself, and takes back what no helper has taken. A
-helper answers with its counts. If it does not answer, the combiner executes its tasks, too: a task that is written
-already is skipped (`tiers.state`), so it does not matter who else works on it.
+The combiner puts the tasks into a list, executes the first task itself, and takes back the tasks that no helper has
+taken. A helper replies with its counts. If a helper does not reply in time, the combiner executes the helper's tasks,
+too. This is safe, because a task that is already written is skipped (`tiers.state`).
 
 | key | type | holds |
 |---|---|---|
 | `weir:pipeline:task-orders:{app}` | list | `HelperOrder` (JSON): a task that a helper may take |
-| `weir:pipeline:task-answers:{app}` | list | `HelperAnswer` (JSON): what a helper has done |
+| `weir:pipeline:task-answers:{app}` | list | `HelperAnswer` (JSON): the counts of a task that a helper has executed |
 """
 
 import logging
@@ -23,15 +23,15 @@ from queues.control.replies import expect_bytes
 from workers.pipeline.tiers.finished_batch import OperatorCount
 from workers.pipeline.tiers.operators import Unit, Work
 
-PATIENCE_SECONDS = 3.0  # for the answer of a helper that has taken a task
-TASK_SECONDS = 0.002  # the cost of a task for a helper
+PATIENCE_SECONDS = 3.0  # timeout for the reply of a helper that has taken a task
+TASK_SECONDS = 0.002  # the time that an additional task costs
 
 log = logging.getLogger("weir.pipeline")
 
 
 @dataclass(frozen=True)
 class HelperOrder:
-    """A task of a batch. attempt: the combiner's attempt at the level. number: of the task in it."""
+    """A task of a batch. attempt: the combiner's attempt at the level. number: number of the task in the attempt."""
 
     attempt: str
     number: int
@@ -48,7 +48,7 @@ class HelperAnswer:
 
 
 class TaskLists:
-    """Reads and writes the keys above."""
+    """Reads and writes the keys."""
 
     def __init__(self, control: redis.Redis, application: str) -> None:
         self._control = control
@@ -56,19 +56,19 @@ class TaskLists:
         self._answers = keys.PIPELINE_TASK_ANSWERS.build(application)
 
     def clear(self) -> None:
-        """Remove what an earlier combiner has left."""
+        """Delete the entries of an earlier combiner."""
         self._control.delete(self._orders, self._answers)
 
     def order(self, orders: list[HelperOrder]) -> None:
         self._control.rpush(self._orders, *(msgspec.json.encode(order) for order in orders))
 
     def take_back(self) -> HelperOrder | None:
-        """Return a task that no helper has taken, the last one first."""
+        """Return the last task that no helper has taken; None if there is none."""
         text = expect_bytes(self._control).rpop(self._orders)
         return None if text is None else self._decode_order(text)
 
     def take(self, seconds: float) -> HelperOrder | None:
-        """Return a task to execute, or None after so many seconds."""
+        """Return a task to execute, or None if there is none within this time."""
         found = expect_bytes(self._control).blpop([self._orders], seconds)
         return None if found is None else self._decode_order(found[1])
 
@@ -112,7 +112,7 @@ class HelpedTasks:
         while left:
             answer = self._lists.await_answer(self._patience_seconds)
             if answer is None:
-                log.warning("A helper of the combiner does not answer; its tasks are executed without it.")
+                log.warning("A helper of the combiner does not respond. The combiner executes its tasks itself.")
                 return done + [count for units in left.values() for count in work(units)]
             if answer.attempt == attempt and left.pop(answer.number, None) is not None:
                 done += answer.counts

@@ -39,14 +39,14 @@ class TaskRunner(Protocol):
 
     @property
     def cores(self) -> int:
-        """Return how many tasks run at the same time."""
+        """Return the number of tasks that run at the same time."""
 
     @property
     def task_seconds(self) -> float:
-        """Return the cost of an additional task."""
+        """Return the time that an additional task costs, in seconds."""
 
     def run(self, work: Work, tasks: list[list[Unit]]) -> list[OperatorCount]:
-        """Run the units of each task, and return what they did."""
+        """Run the units of each task, and return the counts of the operators."""
 
 
 class SparkTasks:
@@ -69,7 +69,8 @@ class SparkTasks:
 class InterEventWork(BatchWork):
     """The inter-event batches of an application: its combiner and operators.
 
-    run: of the checkpoint. runner: runs the tasks, in the driver as Spark jobs, in a long-running task by itself.
+    run: run of the checkpoint. runner: runs the tasks. In the driver, it runs them as Spark jobs; in a long-running
+    task, it runs them in the process of the task.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class InterEventWork(BatchWork):
             self.process(planned)
 
     def process(self, planned: PlannedBatch) -> None:
-        """Execute a planned batch, except what is written already."""
+        """Execute the parts of a planned batch that are not written yet."""
         started = time.monotonic()
         batch, combined, application = planned.batch, planned.offset, self._application
         # Only now is the previous batch done for good: a concurrent attempt at it has nothing left to do.

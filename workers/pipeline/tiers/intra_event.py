@@ -38,8 +38,8 @@ class RulePlans:
     """The rules of a replica as planned by Spark: one plan for each number of tasks and state of the reference tables.
 
     A plan is analyzed, optimized, and compiled once, and executed for every batch with its own assignment. A new plan
-    costs as much as some hundred thousand events. Rules that are covered run natively: then the plan consists of tasks
-    only, and no event goes through Java.
+    takes as long as several hundred thousand events. If Arrow supports the rules, the plan consists only of tasks, and
+    no event goes through Java.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class RulePlans:
     def plan(self, tasks: int) -> tuple[DataFrame, RuleOutput | None]:
         """Return the plan, and its rules if Spark runs them.
 
-        It is made on first use, and the oldest one makes room for it.
+        The plan is built on first use, and replaces the oldest plan if there is no room.
         """
         kind = (tasks, tuple(table.seen for table in self._application.tables))
         if kind not in self._plans:
@@ -81,7 +81,7 @@ class RulePlans:
         return self._plans[kind]
 
     def build_local_runner(self) -> LocalRunner | None:
-        """Return what applies the rules in the process of a long-running task; None if only Spark can."""
+        """Return the runner of the rules for a long-running task; None if only Spark can run the rules."""
         return LocalRunner(self._build_native_task()) if self._is_native else None
 
     def _build_native_task(self) -> NativeTask:
@@ -112,7 +112,7 @@ class RuleRunner(Protocol):
     """Applies the rules to a batch, and writes the rows."""
 
     def run(self, assignment: BatchAssignment) -> tuple[Sequence[TaskReport], dict[str, int]]:
-        """Return the reports of the tasks (columns `WRITTEN`), and the events that passed each counted rule."""
+        """Return the reports of the tasks (columns `WRITTEN`), and how many events passed each counted rule."""
 
 
 class ReplicaBoard(Protocol):

@@ -1,4 +1,4 @@
-"""The task of a batch whose rules run natively: it reads events, applies the rules, and writes the results."""
+"""The task of a batch whose rules run in Arrow: it reads events, applies the rules, and writes the results."""
 
 import json
 import pickle
@@ -20,10 +20,10 @@ from workers.pipeline.tiers.result_writer import ResultWriter
 
 @dataclass(frozen=True)
 class NativeTask:
-    """A task that reads its events, applies native rules, and writes the rows (mapInArrow over numbers of tasks).
+    """A task that reads its events, applies rules in Arrow, and writes the rows (mapInArrow over numbers of tasks).
 
-    rules: the pickled rules, so that a worker compiles them once for all batches. names: the columns that are needed
-    after the rules.
+    rules: the pickled rules, so that a worker compiles them only once for all batches. names: the columns that are
+    needed after the rules.
     """
 
     reader: TaskReader
@@ -37,7 +37,7 @@ class NativeTask:
         return cls(reader, pickle.dumps(rules), names, graph)
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run the tasks of these numbers in a Spark job with the batch's assignment."""
+        """Run the tasks with these numbers in a Spark job that has the batch's assignment."""
         assignment = BatchAssignment.get_current()
         for batch in numbers:
             for task in batch.column(0).to_pylist():
@@ -59,7 +59,7 @@ class TaskReport(Protocol):
 
 
 def sum_passed(rows: Sequence[TaskReport]) -> dict[str, int]:
-    """Return the events that passed each counted rule, in all tasks."""
+    """Return the number of events that passed each counted rule, over all tasks."""
     passed: dict[str, int] = {}
     for row in rows:
         add_types(passed, json.loads(row["passed"] or "{}"))
@@ -68,7 +68,7 @@ def sum_passed(rows: Sequence[TaskReport]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class LocalRunner:
-    """Runs a batch in the process of a long-running task (`intra_event.RuleRunner`); it travels to the task."""
+    """Runs a batch in the process of a long-running task (`intra_event.RuleRunner`). Spark serializes it."""
 
     task: NativeTask
 

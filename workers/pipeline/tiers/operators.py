@@ -244,9 +244,9 @@ class Work:
 def convert_to_route_rows(
     emitted: pa.RecordBatch, operator: Operator, measures: Collection[str] = ()
 ) -> pa.RecordBatch:
-    """Return complex events as rows of a route: those whose type the operator reads, with its key.
+    """Return the complex events whose type the operator reads as rows of a route, with the operator's key.
 
-    measures: of all complex events; those that the operator reads become columns.
+    measures: measures of all complex events. The measures that the operator reads become columns.
     """
     names = ("id", "type", "source", "key", "value")
     read = set().union(*map(list_named_types, operator.patterns))

@@ -97,7 +97,7 @@ class Outbox:
             self.try_publish()
 
     def count_waiting(self) -> None:
-        """Count the events that wait, where another process publishes them."""
+        """Count the waiting events if another process publishes them."""
         self.waiting = self._store.count_waiting_outputs()
 
     def try_publish(self) -> None:
@@ -125,7 +125,7 @@ def encode_newest_events(batches: list[pa.RecordBatch]) -> list[bytes]:
 
 
 def _group_measures(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes of a complex event with its measures, which have any names, under one name."""
+    """Return the attributes of a complex event, with the measures grouped under one name."""
     measures = {name: value for name, value in attributes.items() if name not in ATTRIBUTES}
     own = {name: value for name, value in attributes.items() if name in ATTRIBUTES}
     return {**own, "measures": measures} if measures else own

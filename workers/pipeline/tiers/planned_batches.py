@@ -1,12 +1,12 @@
 """The plans of inter-event batches, on the control server.
 
-A batch is planned once. Its plan defines which results it reads, and up to which event time, and is written before the
-batch starts. Whichever process or task executes the batch does so by this plan, and skips what is written already. Only
-a combiner that has finished the newest batch plans the next one, and only if no other combiner did so in the meantime.
-Two combiners therefore never process different batches under one number.
+A batch is planned once. The plan defines which results the batch reads, and up to which event time. It is written
+before the batch starts. Every process or task that executes the batch follows this plan, and skips data that is already
+written. Only a combiner that has finished the newest batch plans the next batch, and only if no other combiner has
+planned it in the meantime. Two combiners therefore never process different batches under one number.
 
-Plans, states, and results are on one server, and are written in this order. If it loses its newest writes, it loses the
-newest of them together: a batch whose end is lost is executed again.
+Plans, states, and results are on one server, and are written in this order. If the server loses its newest writes, it
+loses the newest plans, states, and results together. A batch whose end is lost is executed again.
 
 | key | type | holds |
 |---|---|---|
@@ -30,7 +30,7 @@ from workers.pipeline.tiers.combining import CombinedOffset, OutstandingDispatch
 
 
 class PlannedBatch(NamedTuple):
-    """A batch and its end offset. is_done: whether it is finished, as far as the server knows."""
+    """A batch and its end offset. is_done: whether the server has recorded that the batch is finished."""
 
     batch: int
     offset: CombinedOffset
@@ -38,7 +38,7 @@ class PlannedBatch(NamedTuple):
 
 
 class PlannedBatches:
-    """Reads and writes the key above. replicas: whose results are combined. defaults: the declared controls."""
+    """Reads and writes the key. replicas: replicas whose results are combined. defaults: the declared controls."""
 
     def __init__(
         self, control: redis.Redis, application: str, replicas: tuple[str, ...] = (), defaults: Controls | None = None
@@ -51,7 +51,7 @@ class PlannedBatches:
         self._released: int | None = None  # the batch whose results were released
 
     def load(self) -> PlannedBatch | None:
-        """Return the newest batch, or None before the first. Raises `BadInput` if it is of another version."""
+        """Return the newest batch, or None before the first. Raises `BadInput` if it has another version."""
         batch, offset, done = self._control.hmget(self._key, ["batch", "offset", "done"])
         if batch is None:
             return None
@@ -60,8 +60,8 @@ class PlannedBatches:
     def plan_after(self, done: PlannedBatch | None, wait_seconds: float = 0.0) -> PlannedBatch | None:
         """Plan the batch after a finished one (None: the first), and return it; None if there is nothing to do.
 
-        Returns the batch of another combiner if that one has planned it. wait_seconds: how long it waits for a result
-        if there is nothing to do.
+        If another combiner has planned the batch, returns that plan. wait_seconds: maximum wait for a result if there
+        is nothing to do, in seconds.
         """
         before = CombinedOffset(controls=self._defaults) if done is None else done.offset
         if done is not None and done.batch != self._released:
@@ -70,8 +70,8 @@ class PlannedBatches:
             self._released = done.batch
         end, newest = self._combine_results(before)
         if end is before and wait_seconds:
-            # A change that moves the watermark and makes no result, such as the end of a range, is noticed
-            # when this wait ends.
+            # Some changes move the watermark without a result, such as the end of a range. They are noticed when this
+            # wait ends.
             self._results.await_after(newest, wait_seconds)
             end, _ = self._combine_results(before)
         if end is before:
@@ -84,7 +84,7 @@ class PlannedBatches:
         self._finish(keys=[self._key], args=[planned.batch])
 
     def restore(self, planned: PlannedBatch) -> None:
-        """Continue from a batch that was planned elsewhere, unless one is planned here."""
+        """Continue from a batch that was planned in Spark's checkpoint, unless the control server has a plan."""
         if self._write("", planned) and planned.is_done:
             self.finish(planned)
 
@@ -96,9 +96,9 @@ class PlannedBatches:
         return bool(self._plan(keys=[self._key], args=written))
 
     def _combine_results(self, before: CombinedOffset) -> tuple[CombinedOffset, str]:
-        """Return the next batch's end, and the entry id of the newest result."""
-        # The order matters. A dispatch that is outstanding after the cursor was read was outstanding then, or
-        # is newer. One that is not outstanding is in the queue when the queue is read, last.
+        """Return the end offset of the next batch, and the entry ID of the newest result."""
+        # The order matters. If a dispatch is outstanding after the cursor was read, it was outstanding at that time or
+        # is newer. If a dispatch is not outstanding, its result is in the queue, which is read last.
         cursor = self._dispatches.load_cursor() or Cursor(controls=self._defaults)
         published = self._results.measure_room().published
         outstanding = {

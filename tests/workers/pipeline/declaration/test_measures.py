@@ -47,7 +47,7 @@ def test_a_pattern_compares_its_events_and_its_measures_feed_the_next_pattern():
 def test_a_match_that_may_wait_for_an_earlier_start_feeds_no_operator():
     """It would come out behind events that the next operator has had."""
     define = {"B": 'type == "paid" and amount > 10 * paid.amount'}
-    with pytest.raises(BadInput, match="a match may wait for an earlier start"):
+    with pytest.raises(BadInput, match="a match can wait for an earlier start"):
         declare(define, consume="skip-past-last")
     assert declare(define, consume="skip-past-last", contiguity="strict")
 

@@ -140,8 +140,8 @@ def test_a_condition_that_is_not_in_the_language_is_refused_with_its_reason(cond
         ({"m": "A.name"}, "measures.m", "reads 'name', which no event has"),
         ({"m": "A.type + 1"}, "measures.m", "is not valid for the events"),
         ({"m": ""}, "measures.m", "must be an expression"),
-        ({"": "A.value"}, "measures", "must have texts as names"),
-        (["A.value"], "measures", "must be an object of values by name"),
+        ({"": "A.value"}, "measures", "must have non-empty strings as names"),
+        (["A.value"], "measures", "must map names to expressions"),
         ({f"m{at}": "A.value" for at in range(65)}, "measures", "at most 64"),
     ],
 )
