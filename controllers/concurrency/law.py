@@ -216,6 +216,11 @@ class _Look:
         if (collapsed := self._measure_collapse(memory)) is not None:
             if memory.trial.threads:
                 return self._end_trial(memory, collapsed)
+            if isinstance(search, Cycle) and phase == "steady":  # a walk that has ended has no next step
+                why = (
+                    f"throughput fell to {measure(collapsed.throughput_per_second)}/s, far below that of fewer threads"
+                )
+                return self._explore_again(memory, collapsed, why, True)
             return self._continue_exploration(memory, collapsed)
         if (now is None or memory.sample.count < 2) and not self._is_called(memory):
             if self._is_overdue(memory):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import BadInput
-from controllers import catalog
+from controllers import catalog, request
 from controllers.concurrency.explorer import CurveSearch, explore_again
 from controllers.concurrency.parameters import ConcurrencyParameters
 from controllers.concurrency.tcc import Cycle, count_needed_samples
@@ -320,3 +320,36 @@ def test_a_pool_without_threads_measures_nothing_and_its_state_can_be_read_again
         state, decision = look(parameters, state, 0, [1.0, 2.0], steered=False, epoch=0)
         assert decision.action is None
     assert catalog.read_state(LAW, parameters, json.loads(json.dumps(state)))["origin"] is None
+
+
+def test_a_pool_whose_throughput_falls_far_below_that_of_fewer_threads_at_the_end_of_a_walk_explores_again():
+    machine = {
+        "kind": "tcc",
+        "phase": "steady",
+        "threads": 2,
+        "steady_per_second": 0.2,
+        "steady_seconds": 0.0,
+        "doubted": False,
+        "steps": 5,
+        "before": {"threads": 2, "mean_seconds": 4.9, "variance": 0.0, "samples": 390},
+        "best": 2.0,
+        "back_to": 2,
+    }
+    state = {
+        "machine": machine,
+        "sample": {"count": 0, "total": 0.0, "squares": 0.0, "largest": [], "elapsed_seconds": 0.0},
+        "refused": 0,
+        "limit": None,
+        "epoch": 0,
+        "followed": False,
+        "trial": {"threads": 0, "began_at": 0.0, "fruitless": 0},
+        "origin": {"threads": 1, "per_second": 1e12},
+        "ceiling": None,
+        "overloaded": True,
+        "mix": {},
+    }
+    seen = {"threads": 2, "interdeparture_seconds": [0.5, 0.4] * 65, "open_seconds": 5.7, "open_events": 2.0}
+    document = {"parameters": {"method": "explorer"}, "state": state, "observations": [seen]}
+    answer = request.answer("concurrency", document)
+    assert "far below that of fewer threads" in answer["decisions"][0]["reason"]
+    assert answer["state"]["machine"]["phase"] != "steady"

@@ -142,7 +142,7 @@ def test_where_no_process_can_start_all_tick_here(others, monkeypatch, caplog):
     monkeypatch.setattr(others, "trouble", "start")
     due, judged = build_due(), []
     assert sorted(tick(TickProcesses(2), due, judged=judged)) == due
-    assert judged == [(0, 2), (1, 2)] and "this process ticks all of them" in caplog.text
+    assert judged == [(0, 2), (1, 2)] and "ticks these loops itself" in caplog.text
 
 
 def test_few_loops_and_all_earlier_actions_are_dealt_with_here(others):
