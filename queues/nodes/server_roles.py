@@ -47,7 +47,7 @@ ALL = "~weir:*"
 # Celery subscribes to its remote control by pattern, and the rule must contain that pattern literally.
 REMOTE_CONTROL = f"&{keys.CELERY}/0.celery.pidbox"
 # The commands of the scripts that measure a segment (queues.segments.gauge).
-GAUGES = "+hget +hmget +hgetall +hlen +xlen +xpending +zcard +zcount +xrange +xinfo +time +info"
+GAUGES = "+hget +hmget +hgetall +hlen +xlen +xpending +zcard +zcount +xrange +xrevrange +xinfo +time +info"
 # The keys by which a segment is measured. A script requires write access to its keys; writes stay forbidden,
 # since the agent has no writing command.
 MEASURED = " ".join(f"~{key.pattern}" for key in keys.OF_QUEUE)

@@ -157,7 +157,7 @@ def troubled(snapshot):
             queue["containers"][name] = {**queue["containers"]["n1"], "load": load, "points": points}
 
 
-def test_a_node_that_is_too_busy_is_relieved_by_an_approved_plan_in_four_taps(open_page, observer, alert):
+def test_a_node_that_is_too_busy_is_relieved_by_an_approved_plan_in_five_taps(open_page, observer, alert):
     """The first tap opens the page, from the notification."""
     observer.publish(troubled)
     page = open_page(f"/alerts/{alert}/", viewport=PHONE, has_touch=True)
@@ -165,5 +165,10 @@ def test_a_node_that_is_too_busy_is_relieved_by_an_approved_plan_in_four_taps(op
     assert overhang(page) <= 0
     page.get_by_role("link", name="Relieve busy nodes", exact=True).tap()
     page.get_by_role("button", name="Relieve busy nodes", exact=True).tap()
-    page.get_by_role("button", name=re.compile("^Approve plan")).tap()
+    approve = page.get_by_role("button", name=re.compile("^Approve plan"))
+    expect(approve).to_be_visible()
+    reason = page.get_by_label("Reason").first
+    reason.tap()
+    reason.press_sequentially("n1 is full")
+    approve.tap()
     expect(page.locator(".toast").filter(has_text="approved").first).to_be_visible()
