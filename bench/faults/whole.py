@@ -79,7 +79,7 @@ def list_missing(plant: BrokenPlant, since: Evidence) -> list[str]:
 
 
 def _runs_or_is_done(row: dict[str, Any]) -> bool:
-    """Whether a process runs, or has ended as it should: some have nothing to do for most of the time."""
+    """Return whether a process runs, or has ended as expected: some processes are idle most of the time."""
     return bool(row["statename"] == "RUNNING" or (row["statename"] == "EXITED" and row["exitstatus"] == 0))
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from workers.pipeline.matching import retained
 from workers.pipeline.matching.step_conditions import StepConditions
@@ -60,7 +59,7 @@ class Batch:
     masks: np.ndarray
 
 
-class CrossOnceMatcher:
+class CrossOnceMatcher(retained.RetainedAttempts):
     """Matcher for sequences with conditions between steps. It keeps the events of the open attempts."""
 
     def __init__(self, conditions: StepConditions) -> None:
@@ -192,28 +191,6 @@ class CrossOnceMatcher:
         for field, values in zip(_ATTEMPT, columns, strict=True):
             kept = kept.append_column(field, pa.array(values[in_order], field.type))
         self.kept = kept
-
-    def advance(self, now_us: int) -> retained.Matches:
-        """Discard the attempts that no event from `now_us` on can complete."""
-        if self.kept.num_rows:
-            self.kept = self.kept.filter(pc.greater_equal(self.kept.column("first"), now_us - self._within_us))
-        return retained.build_empty()
-
-    def finish(self) -> retained.Matches:
-        """Finish, because no further event will arrive."""
-        self.kept = self.kept.slice(0, 0)
-        return retained.build_empty()
-
-    def compute_timers(self) -> dict[int, int]:
-        """Return, per key group, the time (µs) from which on `advance` discards something."""
-        least = retained.compute_least_by_group(self.kept, "first")
-        return {group: time_us + self._within_us + 1 for group, time_us in least.items()}
-
-    def save(self, states: retained.GroupStates) -> None:
-        states.put_rows("open", self.kept)
-
-    def load(self, states: retained.GroupStates) -> None:
-        self.kept = states.collect_rows("open") or self.kept
 
 
 class SingleEvents:

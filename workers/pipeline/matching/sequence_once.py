@@ -23,7 +23,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from workers.pipeline.matching import retained
 from workers.pipeline.patterns.pattern import Pattern, Step
@@ -90,7 +89,7 @@ class _Automata:
         return _Automata(tuple(taken[which] for taken in self.rows), self.first[which])
 
 
-class SequenceOnceMatcher:
+class SequenceOnceMatcher(retained.RetainedAttempts):
     """Matcher for sequences.
 
     It keeps the events of the open automata, each with its step and the first time of its automaton. With the steps
@@ -185,27 +184,6 @@ class SequenceOnceMatcher:
             name = _RETAINED.names[kept.num_columns]
             kept = kept.append_column(_RETAINED.field(name), pa.array(kept_values, _RETAINED.field(name).type))
         self.kept = kept
-
-    def advance(self, now_us: int) -> retained.Matches:
-        """Discard what no event from `now_us` on can complete."""
-        if self.kept.num_rows:
-            self.kept = self.kept.filter(pc.greater_equal(self.kept.column("first"), now_us - self._within_us))
-        return retained.build_empty()
-
-    def finish(self) -> retained.Matches:
-        self.kept = self.kept.slice(0, 0)
-        return retained.build_empty()
-
-    def compute_timers(self) -> dict[int, int]:
-        """Return, per key group, the time (µs) from which on `advance` discards something."""
-        least = retained.compute_least_by_group(self.kept, "first")
-        return {group: time_us + self._within_us + 1 for group, time_us in least.items()}
-
-    def save(self, states: retained.GroupStates) -> None:
-        states.put_rows("open", self.kept)
-
-    def load(self, states: retained.GroupStates) -> None:
-        self.kept = states.collect_rows("open") or self.kept
 
 
 class _Queues:

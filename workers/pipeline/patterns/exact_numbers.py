@@ -27,7 +27,7 @@ UNKNOWN = pa.nulls(1, pa.bool_())[0]  # pa.scalar would import pandas (`queues.e
 # A column that mixes doubles and whole numbers, or has whole numbers of more than 64 bits.
 WRITTEN = pa.struct([("whole", pa.decimal256(76, 0)), ("real", pa.float64())])
 Operation = Callable[[Any, Any], Any]
-_COMPARISONS: dict[type, Operation] = {
+COMPARISONS: dict[type, Operation] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -35,7 +35,7 @@ _COMPARISONS: dict[type, Operation] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-_ARITHMETIC: dict[type, Operation] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
+ARITHMETIC: dict[type, Operation] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 
 
 class CalculationResult(list[Number]):
@@ -88,7 +88,7 @@ def are_int64(*values: object) -> bool:
 
 def compare(op: ast.cmpop, left: object, right: object) -> pa.BooleanArray | pa.BooleanScalar | bool:
     """Compare row by row; two constants give one result. Raises `pyarrow.ArrowTypeError` if one is not a number."""
-    holds = _COMPARISONS[type(op)]
+    holds = COMPARISONS[type(op)]
     if is_undefined(left) or is_undefined(right):
         return UNKNOWN
     if is_number(left) and is_number(right):
@@ -98,7 +98,7 @@ def compare(op: ast.cmpop, left: object, right: object) -> pa.BooleanArray | pa.
 
 def calculate(op: ast.operator, left: object, right: object) -> CalculationResult | int | float:
     """Calculate row by row; two constants give one number. Raises `pyarrow.ArrowTypeError` if one is not a number."""
-    of: Operation = _quotient if isinstance(op, ast.Div) else _wrap_operation(_ARITHMETIC[type(op)])
+    of: Operation = _quotient if isinstance(op, ast.Div) else _wrap_operation(ARITHMETIC[type(op)])
     if is_number(left) and is_number(right):
         number: int | float = of(left, right)
         return number

@@ -14,23 +14,11 @@ from typing import Any
 import pyarrow as pa
 
 from workers.pipeline.patterns import exact_numbers
+from workers.pipeline.patterns.exact_numbers import ARITHMETIC, COMPARISONS
 
 Row = tuple[Any, ...]  # values of an event
 Bound = tuple[Any, ...]  # values of the events that an attempt has bound (`bindings`)
 Scalar = Callable[[Row, Bound], Any]
-_COMPARISONS: Mapping[type, Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
-_ARITHMETIC: Mapping[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-}
 _WORDS = {"true": True, "false": False}
 
 
@@ -54,12 +42,12 @@ def compile_scalar(tree: ast.expr, names: Mapping[str, Scalar]) -> Scalar:
             return _apply(divide, compile_scalar(left, names), compile_scalar(right, names))
         case ast.BinOp(left=left, op=op, right=right):
             return _apply(
-                _calculate_with(_ARITHMETIC[type(op)]), compile_scalar(left, names), compile_scalar(right, names)
+                _calculate_with(ARITHMETIC[type(op)]), compile_scalar(left, names), compile_scalar(right, names)
             )
         case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[right]):
             return _compile_membership(left, isinstance(op, ast.In), right, names)
         case ast.Compare(left=left, ops=[op], comparators=[right]):
-            return _apply(_COMPARISONS[type(op)], compile_scalar(left, names), compile_scalar(right, names))
+            return _apply(COMPARISONS[type(op)], compile_scalar(left, names), compile_scalar(right, names))
     raise AssertionError(f"unchecked expression {ast.dump(tree)}")
 
 

@@ -16,8 +16,8 @@ import math
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -42,7 +42,7 @@ from workers.pipeline.status.batch_reports import BatchReports
 from workers.pipeline.tiers.batch_work import COMBINER, BatchWork, describe_error
 from workers.pipeline.tiers.helped_tasks import HelpedTasks, HelperAnswer, TaskLists
 from workers.pipeline.tiers.inter_event import InterEventWork
-from workers.pipeline.tiers.intra_event import ReplicaWork, RuleRunner
+from workers.pipeline.tiers.intra_event import ReplicaWork, RulePlans, RuleRunner
 from workers.pipeline.tiers.operators import Work
 from workers.pipeline.tiers.outbox import Outbox
 from workers.pipeline.tiers.planned_batches import PlannedBatch, PlannedBatches
@@ -322,6 +322,16 @@ class TaskSlots:
 
     def give_back(self, slots: int) -> None:
         self._taken -= slots
+
+
+def renew_runners(roles: Iterable[TaskRole], plans: Mapping[str, RulePlans]) -> tuple[TaskRole, ...]:
+    """Return the roles with the present reference tables. plans: of each replica."""
+    renewed: list[TaskRole] = []
+    for role in roles:
+        if isinstance(role, ReplicaRole) and (runner := plans[role.replica].build_local_runner()) is not None:
+            role = replace(role, runner=runner)
+        renewed.append(role)
+    return tuple(renewed)
 
 
 def share_slots(roles: Sequence[TaskRole], slots: int) -> list[tuple[TaskRole, ...]]:

@@ -36,6 +36,7 @@ from workers.pipeline.runtime.long_tasks import (
     TaskRole,
     TaskSlots,
     TaskStart,
+    renew_runners,
     share_slots,
 )
 from workers.pipeline.runtime.source import AssignmentSource, ResultSource
@@ -107,6 +108,7 @@ class Running:
         self._slots, self._taken, self._publishes_here = slots, 0, False
         # The main process and each replica's process have their own start, and end only their own tasks.
         self._start = TaskStart(self._control, application.name, role.replica or "main")
+        self._plans: dict[str, RulePlans] = {}
         self._ending = threading.Event()
         self._failure: Exception | None = None
         self._works: list[BatchWork] = []
@@ -138,6 +140,7 @@ class Running:
             board: ReplicaBoard = self._status if role.is_main else ReportingBoard(self._status, self._reports)
             for replica in [role.replica] if role.replica else filter(role.runs, self._replicas):
                 plans = RulePlans(self._spark, self._control_url, application, replica, patience_seconds)
+                self._plans[replica] = plans
                 works[replica] = ReplicaWork(plans, application, replica, self._control, board)
                 if (runner := plans.build_local_runner()) is not None:
                     roles.append(ReplicaRole(self._control_url, application, replica, runner))
@@ -170,7 +173,12 @@ class Running:
         """Start the query whose micro-batches are the epochs of a long-running task."""
         name = "+".join(role.name for role in roles)
         ids = {"application": self._application.name, "roles": name}
-        work = EpochWork(self._spark.sparkContext, lambda: LongTask(roles, self._start.process, self._start.mark), ids)
+
+        def build_task() -> LongTask:
+            mark = self._start.mark  # first: tables that change from here on end the task
+            return LongTask(renew_runners(roles, self._plans), self._start.process, mark)
+
+        work = EpochWork(self._spark.sparkContext, build_task, ids)
         self._query(EpochSource.name(), name, work, trigger_seconds=0.0)
 
     def _query(self, source: str, name: str, work: BatchWork, trigger_seconds: float | None = None) -> None:

@@ -1,5 +1,6 @@
 """Long-running tasks execute batches as they come, and end when their epoch or their start is over."""
 
+import pickle
 from dataclasses import dataclass, field
 
 import pytest
@@ -7,9 +8,20 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from tests.workers.pipeline.times import Times
+from workers.pipeline.declaration.declaration import parse_application_text
 from workers.pipeline.dispatch.result_queue import AttemptOvertaken
-from workers.pipeline.runtime.long_tasks import EpochReader, EpochWork, LongTask, TaskSlots, TaskStart, share_slots
+from workers.pipeline.runtime.long_tasks import (
+    EpochReader,
+    EpochWork,
+    LongTask,
+    ReplicaRole,
+    TaskSlots,
+    TaskStart,
+    renew_runners,
+    share_slots,
+)
 from workers.pipeline.tiers.batch_work import BatchFailed
+from workers.pipeline.tiers.intra_event import RulePlans
 
 
 @dataclass
@@ -107,6 +119,32 @@ def test_roles_that_share_a_slot_take_turns_and_wait_for_a_short_time(control_se
 )
 def test_each_role_has_a_slot_of_its_own_if_there_are_enough(slots, shared):
     assert share_slots(["a", "b", "c"], slots) == shared
+
+
+TABLE = """
+name: app
+queues: [telemetry]
+sink: alert
+rules:
+  - {name: host, enrich: {table: hosts.csv, using: source, by: name, columns: [site]}}
+patterns:
+  - {name: p, pattern: SEQ(A), key: site, within_seconds: 9}
+"""
+
+
+def test_the_next_epoch_has_the_reference_table_that_was_read_last(tmp_path):
+    file = tmp_path / "hosts.csv"
+    file.write_text("name,site\nx,north\n")
+    application = parse_application_text(TABLE, tmp_path)
+    plans = RulePlans(None, "redis://127.0.0.1", application, "iap1", 1.0)
+    role = ReplicaRole("redis://127.0.0.1", application, "iap1", plans.build_local_runner())
+    assert renew_runners([role], {"iap1": plans}) == (role,)
+    file.write_text("name,site\nx,a place in the south\n")
+    (table,) = application.tables
+    table.refresh()
+    (renewed,) = renew_runners([role], {"iap1": plans})
+    rules = pickle.loads(renewed.runner.task.rules)
+    assert rules[0].table.current.equal == {"x": ("a place in the south",)}
 
 
 def test_the_slots_of_a_session_are_given_out_once():

@@ -26,50 +26,45 @@ from workers.pipeline.runtime.worker_start import (
 )
 
 ROOT = Path(__file__).resolve().parents[4]
+SECRET = "a secret of Spark"
 
 
 @contextmanager
 def begun(folder: Path):
-    """Yield a process as Spark starts one, and the connection on which it calls back."""
+    """Yield a process as Spark starts one, and the connection on which it calls back at a port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(MAX_SECONDS)
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "PYTHON_WORKER_FACTORY_PORT": str(server.getsockname()[1]),
-            "PYTHON_WORKER_FACTORY_SECRET": "a secret of Spark",
-        }
-        command = [create_python_launcher(folder), "-m", SOURCE_WORKER]
-        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-        try:
-            connection, _ = server.accept()
-            with connection:
-                connection.settimeout(MAX_SECONDS)
-                yield process, connection
-        finally:
-            process.kill()
-            process.communicate()
+        port = str(server.getsockname()[1])
+        with called_back(
+            folder, server, PYTHON_WORKER_FACTORY_PORT=port, PYTHON_WORKER_FACTORY_SECRET=SECRET
+        ) as called:
+            yield called
 
 
 @contextmanager
 def begun_with_unix_socket(folder: Path):
     """The same where Spark waits at a Unix socket."""
-    path = folder / "waiting"
+    path = str(folder / "waiting")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
-        server.bind(str(path))
+        server.bind(path)
         server.listen()
-        server.settimeout(MAX_SECONDS)
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHON_WORKER_FACTORY_SOCK_PATH": str(path)}
-        command = [create_python_launcher(folder), "-m", SOURCE_WORKER]
-        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-        try:
-            connection, _ = server.accept()
-            with connection:
-                connection.settimeout(MAX_SECONDS)
-                yield process, connection
-        finally:
-            process.kill()
-            process.communicate()
+        with called_back(folder, server, PYTHON_WORKER_FACTORY_SOCK_PATH=path) as called:
+            yield called
+
+
+@contextmanager
+def called_back(folder: Path, server: socket.socket, **variables: str):
+    server.settimeout(MAX_SECONDS)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    command = [create_python_launcher(folder), "-m", SOURCE_WORKER]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        connection, _ = server.accept()
+        with connection:
+            connection.settimeout(MAX_SECONDS)
+            yield process, connection
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.fixture
@@ -94,7 +89,7 @@ def test_without_the_answer_that_it_is_known_it_ends(asked):
 def proves_itself(connection: socket.socket) -> int:
     """The process that it says it is, once it is known."""
     (length,) = struct.unpack("!i", connection.recv(4, socket.MSG_WAITALL))
-    assert connection.recv(length, socket.MSG_WAITALL) == b"a secret of Spark"
+    assert connection.recv(length, socket.MSG_WAITALL) == SECRET.encode()
     connection.sendall(struct.pack("!i", 2) + b"ok")
     (pid,) = struct.unpack("!i", connection.recv(4, socket.MSG_WAITALL))
     return pid
