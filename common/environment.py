@@ -235,7 +235,7 @@ HANDLERS = Variable(
 TICK_PROCESSES = WholeNumber(
     "WEIR_TICK_PROCESSES",
     "maximum number of processes in which a control worker ticks its loops; 1: only its own process. The worker starts"
-    " more processes if at least 500 loops of containers are due. Each process takes about 100 MB",
+    " more processes if at least 500 loops of containers are due. Each process uses about 100 MB of memory",
     unset="the number of cores, at most 4",
 )
 CAPABILITIES = Variable(

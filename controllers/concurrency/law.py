@@ -216,7 +216,7 @@ class _Look:
         if (collapsed := self._measure_collapse(memory)) is not None:
             if memory.trial.threads:
                 return self._end_trial(memory, collapsed)
-            if isinstance(search, Cycle) and phase == "steady":  # a walk that has ended has no next step
+            if isinstance(search, Cycle) and phase == "steady":  # the search has ended, so there is no next step
                 why = (
                     f"throughput fell to {measure(collapsed.throughput_per_second)}/s, far below that of fewer threads"
                 )

@@ -41,7 +41,6 @@ ALLOWED = {
     "tests/workers/consumer/test_consumers.py": "the interval between two renewals",
     "tests/workers/consumer/test_handlers.py": "a database that the test itself keeps locked",
     "tests/workers/observability/test_unsent.py": "a collector that takes connections and never answers",
-    "tests/workers/pipeline/tiers/test_helped_tasks.py": "a helper that never answers",
     "tests/workers/plants/foreign/celery_app/test_bounded_transports.py": "a broker's answer without end",
     "tests/workers/plants/foreign/declared/test_declared_plants.py": "a command and a query without end",
     "tests/workers/plants/foreign/declared/test_redis_sensors.py": "an answer that comes drop by drop",

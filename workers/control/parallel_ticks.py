@@ -1,4 +1,4 @@
-"""Ticks of many loops in several processes, because Python decides on one core per process.
+"""Ticks of many loops in several processes, because Python code uses one core per process.
 
 Other processes tick only loops of separable kinds (`LoopKind.separable`): the loops that start workers at one
 container. All other loops tick first, in this process, in the order of their names, because a ladder's level affects
@@ -41,7 +41,7 @@ JudgePart = Callable[[int, int], object]  # part, parts
 
 
 class Share(NamedTuple):
-    """Loops that another process ticks, on this snapshot. The tick began at `now`, some seconds ago.
+    """Loops that another process ticks with this snapshot. The tick began at `now`, `elapsed_seconds` ago.
 
     part, parts: the part of the earlier actions whose effects the process judges first.
     """

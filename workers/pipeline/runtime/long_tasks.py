@@ -5,10 +5,10 @@ the control server, and starts a batch within a millisecond. A Structured Stream
 of the query is an *epoch*: a Spark job of one task that executes batches for EPOCH_SECONDS. Spark places and supervises
 the task like any other task.
 
-A batch is as exact as in a separate micro-batch, because all state that it continues from is on the control server
-(`dispatch.result_queue`, `tiers.planned_batches`). A task can therefore end at any time. Two tasks of one role can run
-at the same time; one of them then detects that it was overtaken. Tasks end early when the start or the content that
-they belong to (`weir:pipeline:tasks:{app}`) changes.
+Results are as exact as with a separate micro-batch for each batch, because a batch continues only from state on the
+control server (`dispatch.result_queue`, `tiers.planned_batches`). A task can therefore end at any time. Two tasks of
+one role can run at the same time; one of them then detects that it was overtaken. Tasks end early when the start or the
+content that they belong to (`weir:pipeline:tasks:{app}`) changes.
 """
 
 import logging
@@ -325,7 +325,7 @@ class TaskSlots:
 
 
 def renew_runners(roles: Iterable[TaskRole], plans: Mapping[str, RulePlans]) -> tuple[TaskRole, ...]:
-    """Return the roles with the present reference tables. plans: of each replica."""
+    """Return the roles with the current reference tables. plans: rule plans by replica."""
     renewed: list[TaskRole] = []
     for role in roles:
         if isinstance(role, ReplicaRole) and (runner := plans[role.replica].build_local_runner()) is not None:

@@ -1,4 +1,4 @@
-"""The micro-batches of both tiers as Spark calls them (foreachBatch): their failures, and their files."""
+"""Micro-batches of both tiers, which Spark runs through foreachBatch: error handling and files."""
 
 import re
 from abc import ABC, abstractmethod

@@ -23,7 +23,7 @@ from queues.control.replies import expect_bytes
 from workers.pipeline.tiers.finished_batch import OperatorCount
 from workers.pipeline.tiers.operators import Unit, Work
 
-PATIENCE_SECONDS = 3.0  # timeout for the reply of a helper that has taken a task
+REPLY_TIMEOUT_SECONDS = 3.0  # timeout for the reply of a helper that has taken a task
 TASK_SECONDS = 0.002  # the time that an additional task costs
 
 log = logging.getLogger("weir.pipeline")
@@ -92,8 +92,8 @@ class HelpedTasks:
 
     task_seconds = TASK_SECONDS
 
-    def __init__(self, lists: TaskLists, helpers: int, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        self._lists, self._patience_seconds = lists, patience_seconds
+    def __init__(self, lists: TaskLists, helpers: int, reply_timeout_seconds: float = REPLY_TIMEOUT_SECONDS) -> None:
+        self._lists, self._reply_timeout_seconds = lists, reply_timeout_seconds
         self.cores = 1 + helpers
         lists.clear()
 
@@ -110,9 +110,9 @@ class HelpedTasks:
             if order.attempt == attempt and order.number in left:
                 done += work(left.pop(order.number))
         while left:
-            answer = self._lists.await_answer(self._patience_seconds)
+            answer = self._lists.await_answer(self._reply_timeout_seconds)
             if answer is None:
-                log.warning("A helper of the combiner does not respond. The combiner executes its tasks itself.")
+                log.warning("A helper of the combiner did not reply in time. The combiner executes the helper's tasks.")
                 return done + [count for units in left.values() for count in work(units)]
             if answer.attempt == attempt and left.pop(answer.number, None) is not None:
                 done += answer.counts

@@ -68,13 +68,13 @@ def test_a_helper_executes_a_part_and_its_counts_are_those_of_the_batch(lists, c
 def test_the_tasks_of_a_helper_that_stops_are_executed_by_the_combiner(lists, control):
     taken = []
     work = Work(before=lambda: taken or taken.append(TaskLists(control, "app").take(MAX_SECONDS)))
-    counts = HelpedTasks(lists, 1, patience_seconds=0.05).run(work, TASKS)
+    counts = HelpedTasks(lists, 1, reply_timeout_seconds=0.05).run(work, TASKS)
     assert list_numbers(counts) == [1, 2, 3, 4]
     assert taken[0].units in work.done
 
 
 def test_what_earlier_attempts_have_left_counts_for_nothing(lists):
-    helped = HelpedTasks(lists, 1, patience_seconds=0.05)
+    helped = HelpedTasks(lists, 1, reply_timeout_seconds=0.05)
     lists.order([HelperOrder("earlier", 1, 6, 0, tuple(TASKS[3]))])
     lists.answer(HelperAnswer("earlier", 1, (OperatorCount("hosts", 99),)))
     work = Work()
