@@ -353,7 +353,7 @@ PIPELINE_EXECUTION = OneOf(
     "WEIR_PIPELINE_EXECUTION",
     "how the batches of the pipeline are executed: `tasks` (long-running Spark tasks, for low latency) or"
     " `micro-batches` (a Spark micro-batch for each batch)",
-    "micro-batches",
+    "tasks",
     words_known=("tasks", "micro-batches"),
 )
 PIPELINE_REPLICA_PROCESSES = WholeNumber(
