@@ -131,43 +131,63 @@ class Running:
 
     def _start_queries(self, tiers: tuple[str, ...], patience_seconds: float) -> None:
         """Start a query for each long-running task, and for each role without a long-running task."""
-        application, role = self._application, self._role
-        roles: list[TaskRole] = []
-        helpers: list[TaskRole] = []
-        tasks: list[tuple[TaskRole, ...]] = []
         works: dict[str, BatchWork] = {}
+        roles: list[TaskRole] = []
         if INTRA in tiers:
-            board: ReplicaBoard = self._status if role.is_main else ReportingBoard(self._status, self._reports)
-            for replica in [role.replica] if role.replica else filter(role.runs, self._replicas):
-                plans = RulePlans(self._spark, self._control_url, application, replica, patience_seconds)
-                self._plans[replica] = plans
-                works[replica] = ReplicaWork(plans, application, replica, self._control, board)
-                if (runner := plans.build_local_runner()) is not None:
-                    roles.append(ReplicaRole(self._control_url, application, replica, runner))
-        if INTER in tiers and role.is_main:
-            at_work = {operator.name for operator in application.graph.operators}
-            StateStore(self._control, application.name).forget_others(at_work)
-            places = (self._control_url, application, self._checkpoint.run)
-            spark = SparkTasks(self._spark.sparkContext)
-            works[COMBINER] = InterEventWork(spark, *places, self._control, self.outbox, self._status)
-            roles.append(CombinerRole(*places, self._replicas))
-            helpers = [HelperRole(*places, number) for number in range(1, spark.cores)]
-        if self._slots is not None:
-            # A role without a long-running task also needs a slot. Helpers get only the slots that no role needs.
-            left = int(len(roles) < len(works))
-            taken = self._slots.take(len(roles), left)
-            helping = self._slots.take(len(helpers), left) if taken == len(roles) else 0
-            self._taken = taken + helping
-            roles = [replace(role, helpers=helping) if isinstance(role, CombinerRole) else role for role in roles]
-            tasks = [*share_slots(roles, taken), *((helper,) for helper in helpers[:helping])]
+            self._add_replicas(works, roles, patience_seconds)
+        helpers = 0
+        if INTER in tiers and self._role.is_main:
+            helpers = self._add_combiner(works, roles)
+        tasks = self._take_slots(roles, helpers, left=int(len(roles) < len(works)))
         self._start.renew()
         for own in tasks:
             self._start_epochs(own)
-            for each in own:
-                works.pop(each.name, None)
+            for role in own:
+                works.pop(role.name, None)
         self._publishes_here = COMBINER in works
         for name, work in works.items():
             self._query(ResultSource.name() if name == COMBINER else AssignmentSource.name(), name, work)
+
+    def _add_replicas(self, works: dict[str, BatchWork], roles: list[TaskRole], patience_seconds: float) -> None:
+        """Add the replicas of this process. Only a replica whose rules run in Arrow can have a long-running task."""
+        application, role = self._application, self._role
+        board: ReplicaBoard = self._status if role.is_main else ReportingBoard(self._status, self._reports)
+        for replica in [role.replica] if role.replica else filter(role.runs, self._replicas):
+            plans = RulePlans(self._spark, self._control_url, application, replica, patience_seconds)
+            self._plans[replica] = plans
+            works[replica] = ReplicaWork(plans, application, replica, self._control, board)
+            if (runner := plans.build_local_runner()) is not None:
+                roles.append(ReplicaRole(self._control_url, application, replica, runner))
+
+    def _add_combiner(self, works: dict[str, BatchWork], roles: list[TaskRole]) -> int:
+        """Add the combiner, and return the number of helpers that it can use."""
+        application = self._application
+        at_work = {operator.name for operator in application.graph.operators}
+        StateStore(self._control, application.name).forget_others(at_work)
+        places = (self._control_url, application, self._checkpoint.run)
+        spark = SparkTasks(self._spark.sparkContext)
+        works[COMBINER] = InterEventWork(spark, *places, self._control, self.outbox, self._status)
+        roles.append(CombinerRole(*places, self._replicas))
+        return spark.cores - 1
+
+    def _take_slots(self, roles: list[TaskRole], helpers: int, left: int) -> list[tuple[TaskRole, ...]]:
+        """Return the roles of each long-running task. None if batches are micro-batches.
+
+        helpers: number of helpers that the combiner can use. They get only the slots that no role needs. left: slots
+        that the roles without a long-running task need.
+        """
+        if self._slots is None:
+            return []
+        taken = self._slots.take(len(roles), left)
+        helping = self._slots.take(helpers, left) if taken == len(roles) else 0
+        self._taken = taken + helping
+        tasks: list[tuple[TaskRole, ...]] = []
+        for number, role in enumerate(roles):
+            if isinstance(role, CombinerRole):
+                roles[number] = replace(role, helpers=helping)
+                run = (self._control_url, self._application, role.run)
+                tasks = [(HelperRole(*run, helper),) for helper in range(1, helping + 1)]
+        return share_slots(roles, taken) + tasks
 
     def _start_epochs(self, roles: tuple[TaskRole, ...]) -> None:
         """Start the query whose micro-batches are the epochs of a long-running task."""
