@@ -12,7 +12,7 @@ from django.conf import settings
 from django.core.management import call_command, get_commands
 from markdown import Markdown
 
-from bench.performance_page import SECTIONS, page
+from bench.performance_page import SECTIONS, SPARK, page
 from console.audit import witness
 from console.help import contents, reference
 from console.help.diagrams import Diagrams, draw, parse_arrows, rank_boxes
@@ -193,15 +193,12 @@ def test_what_was_not_measured_has_no_row_and_the_last_run_counts():
         page([{"benches": []}])
 
 
-def test_what_was_not_measured_again_stays_with_a_mark_and_is_marked_once():
-    first, second = page([document(1.0)]), document(2.0)
-    of_ticks = [each for each in second["benches"] if each["name"] == "tick"]
-    made = page([{"benches": of_ticks}], first)
-    assert "| tick of 100 loops | 2 s |" in made and "| update of 1,000 sockets, p95 | 1 s° |" in made
-    assert len(re.findall(r"^\| (?!Metric|---)", made, re.MULTILINE)) == len(ROWS)
-    again = page([{"benches": of_ticks}], made)
-    assert again == made and "°°" not in again
-    assert "°" not in page([document(3.0)], again)
+def test_a_target_beside_a_peer_counts_as_much_as_one_of_its_own():
+    run = document(2e6)
+    (bench,) = (each for each in run["benches"] if each["name"] == "pipeline")
+    bench["peers"][SPARK[1]] = 8e6
+    line = next(line for line in page([run]).splitlines() if line.startswith("| rules alone |"))
+    assert line.endswith("| ≥ 1.2 M events/s, ≥ 0.9 × Spark alone | Spark alone: 8 M events/s | ██ |")
 
 
 def test_every_figure_is_one_that_its_bench_knows():
