@@ -81,6 +81,7 @@ class SeparateProcesses(Running):
         return [
             (int(at.partition(b"-")[0]) / 1_000, row[b"replica"].decode(), get_decoder(ReplicaBatch).decode(row[b"d"]))
             for at, row in entries
+            if row[b"replica"].decode() in REPLICAS  # the combiner reports its batches, too
         ]
 
 

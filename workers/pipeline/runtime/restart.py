@@ -81,6 +81,10 @@ def _import_plan(folder: Path, control: redis.Redis, application: str) -> None:
         document = json.loads(path.read_text(encoding="utf-8").splitlines()[2])
     except (OSError, ValueError, IndexError) as error:
         raise BadInput("checkpoint", f"{path} can't be read ({error}). {NEW_START}") from None
+    if isinstance(document, dict) and document.keys() == {
+        "batch"
+    }:  # this version, which was killed before it planned its first batch
+        return
     is_done = (own / "commits" / path.name).exists()
     planned.restore(PlannedBatch(max(batches), CombinedOffset.from_document(document), is_done))
 

@@ -154,6 +154,13 @@ def test_the_plan_on_the_control_server_is_newer_than_any_in_a_file(tmp_path, co
     assert PlannedBatches(control, "app").load() == newest
 
 
+def test_a_process_that_was_killed_before_its_first_plan_starts_again(tmp_path, control):
+    checkpoint = open_checkpoint(tmp_path / "p", control, "app")
+    planned(checkpoint.folder, 1, json.dumps({"batch": 1}))
+    assert open_checkpoint(tmp_path / "p", control, "app") == checkpoint
+    assert PlannedBatches(control, "app").load() is None
+
+
 def test_a_start_deletes_the_files_of_the_previous_session(tmp_path, control):
     checkpoint = open_checkpoint(tmp_path / "p", control, "app")
     planned(checkpoint.folder, 3, json.dumps(CombinedOffset().to_document()))
