@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 
 import psutil
 import pytest
+import redis
 
 from common.errors import WeirError
 from queues.publishing.client import Client
@@ -21,6 +22,7 @@ from tests.servers import Server
 from tests.waiting import until
 from tests.workers.pipeline.pipeline_process import (
     CHUNK_SECONDS,
+    DECLARATION,
     START_SECONDS,
     Running,
     assert_each_found_once,
@@ -32,14 +34,17 @@ KILLS = int(os.environ.get("WEIR_TEST_KILLS", "30"))
 CHUNKS_PER_KILL = 75  # more than can be published: a start after a kill takes up to 10 s
 PUBLISH_SECONDS = 0.2
 SHARES = {"python": 55, "jvm": 8, "driver": 8, "node": 20, "control": 9}
-IS_DUE_SECONDS = 100.0  # event time after which all events are due
+# The pipeline skips a node that is down. Its events must not be late when it is back: 100 s of publishing.
+LATENESS_SECONDS = 2_000.0
 log = logging.getLogger("tests.kills")
 pytestmark = [pytest.mark.spark, pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(900 + 30 * KILLS)]
 
 
 @pytest.fixture(params=["tasks", "micro-batches"])
 def running(tmp_path, control_server, control, plant_topology, request) -> Iterator[Running]:
-    application = Running(tmp_path, control_server.url, control, WEIR_PIPELINE_EXECUTION=request.param)
+    declaration = DECLARATION.replace("lateness_seconds: 20", f"lateness_seconds: {LATENESS_SECONDS}")
+    execution = {"WEIR_PIPELINE_EXECUTION": request.param}
+    application = Running(tmp_path, control_server.url, control, declaration, **execution)
     yield application
     application.end()
 
@@ -102,9 +107,15 @@ class Killer:
             self._running.start()
         if self._kinds[kind]():
             self.killed[kind] += 1
+        assert not self._count_late(), "events of a node that was down are late"
         if kind in ("jvm", "driver", "control") and self._random.random() < 0.7:
             self._await_progress()
         time.sleep(self._random.uniform(0.1, 2.0))
+
+    def _count_late(self) -> int:
+        with suppress(redis.RedisError):
+            return int(self._running.status().get("late_events") or 0)
+        return 0
 
     def _await_progress(self) -> None:
         """Wait until the pipeline has finished another batch; restart it when it ends."""
@@ -170,7 +181,7 @@ def test_matches_are_those_of_an_undisturbed_run_through_random_kills(
     if running.process.poll() is not None:
         running.process.wait()
         running.start()
-    ended = begin + CHUNK_SECONDS * publisher.published + IS_DUE_SECONDS
+    ended = begin + CHUNK_SECONDS * publisher.published + 2 * LATENESS_SECONDS
     with Client(control_server.url, producer="test") as client:
         publish_surely(client, [{"id": "end", "time": ended, "type": "N", "source": "s"}])
 

@@ -213,6 +213,9 @@ class HostedApplication:
     def _obey(self, order: PipelineOrder) -> None:
         """Carry out the order of a person: stop, start, or restart."""
         before, self._order = self._order, order
+        if order != before and self._status.stuck_seconds:
+            # Spark would wait for what hangs, and not even stop a query.
+            raise SessionExpired(f"{self.declared.name} hangs; a new process does what {order.by} requested")
         if order.stopped:
             if not self._stands:
                 log.info("%s was stopped by %s: %s", self.declared.name, order.by, order.reason)

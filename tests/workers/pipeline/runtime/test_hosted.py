@@ -154,6 +154,16 @@ def test_a_person_stops_it_starts_it_and_starts_it_anew(application, running, co
     assert running.starts == 3 and running.ends == 2
 
 
+@pytest.mark.parametrize("order", [BY_ANNA, replace_fields(BY_ANNA, stopped=True)])
+def test_one_that_hangs_is_not_waited_for_when_a_person_stops_or_restarts_it(order, application, running, monkeypatch):
+    application.step(DECLARED)
+    monkeypatch.setattr(type(application._status), "stuck_seconds", 12.0)
+    application.step(DECLARED)
+    with pytest.raises(SessionExpired, match="what anna requested"):
+        application.step(DECLARED, order)
+    assert running.ends == 0
+
+
 def test_one_that_fails_is_started_anew_in_a_new_process(application, running):
     running.start_error = RuntimeError("no worker")
     application.step(DECLARED)
