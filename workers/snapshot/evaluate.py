@@ -95,7 +95,7 @@ def _iterate_loop_faults(watched: WatchedSnapshot, name: str, loop: LoopStatus) 
     if loop.blind_since is not None and not faults:
         seconds = max(0.0, loop.at - loop.blind_since) if loop.limited_by == STALE else 0.0
         blind = f"{describe_loop(name)} has no valid measurement."
-        since = f"It has held its value for {seconds:,.0f} s."
+        since = f"Values have not changed for {seconds:,.0f} s."
         yield from watched.find_faults("loop", name, "loop_stale", seconds, blind, labels, impact=since)
 
 
