@@ -120,14 +120,22 @@ def import_programs() -> None:
 
 
 class ImportedPrograms:
-    """Imports the programs in a thread, so that the process can do other work meanwhile."""
+    """Imports the programs in a thread, so that the process can do other work meanwhile.
 
-    def __init__(self) -> None:
-        self._thread = threading.Thread(target=import_programs, name="imports")
+    done: called when the programs are imported.
+    """
+
+    def __init__(self, done: Callable[[], None] = lambda: None) -> None:
+        self._done = done
+        self._thread = threading.Thread(target=self._import, name="imports")
         self._frozen = False
 
     def begin(self) -> None:
         self._thread.start()
+
+    def _import(self) -> None:
+        import_programs()
+        self._done()
 
     def wait(self) -> None:
         """Wait until everything is imported. The process has one thread then, and can be forked."""

@@ -1,12 +1,13 @@
-"""The supervisor of `./run`: `python -m console.embedded.forking_supervisor ENVIRONMENT ARGUMENTS… ROOM`.
+"""The supervisor of `./run`: `python -m console.embedded.forking_supervisor ENVIRONMENT IMPORTED ARGUMENTS…`.
 
 It is supervisord, except that it forks the plant's Python programs (`console.embedded.forked_programs`) instead of
 starting an interpreter for each one. A fork starts in a fifth of the time, and shares the memory of what is imported.
 Everything else is supervisord's: it restarts processes, and writes their logs. Programs that can't be forked are
 started as usual.
 
-ENVIRONMENT: the number of an open file with the environment of the programs, as JSON.
-ROOM: an argument as long as the longest command, which the forks overwrite with their command.
+ENVIRONMENT: the number of an open file with the environment of the programs, as JSON. IMPORTED: the number of a pipe
+that is closed when the programs are imported. The last argument is as long as the longest command: a fork overwrites
+the arguments with its command.
 """
 
 import json
@@ -47,10 +48,10 @@ class ForkingOptions(ServerOptions):  # type: ignore[misc]  # it has no types
 
 
 def main(arguments: list[str]) -> None:
-    source, *own, _room = arguments
+    source, imported, *own, _room = arguments
     with os.fdopen(int(source)) as file:
         environment = json.load(file)
-    programs = ImportedPrograms()
+    programs = ImportedPrograms(lambda: os.close(int(imported)))
     programs.begin()
     options = ForkingOptions(environment, programs)
     options.realize(own)

@@ -98,6 +98,7 @@ class Supervisor:
         variables.PROCESS[variables.SUPERVISOR.name] = str(self.socket)  # the console asks it, too
         self.ends: dict[str, ProcessEnd] = {}
         self.child: subprocess.Popen[bytes] | None = None
+        self._imported: int | None = None  # a pipe that the supervisor closes when it can fork programs
 
     def start(self, servers: Iterable[Process], plant: Iterable[Process]) -> None:
         """Start the supervisor and the servers; other processes are started later.
@@ -129,9 +130,11 @@ class Supervisor:
         passed = [reading]  # if this process is killed the supervisor would die when it logs that it stops
         if can_fork() and any(map(find_program, commands)):
             source = write_environment(environment)
-            passed.append(source)
+            self._imported, imported = os.pipe()
+            passed += [source, imported]
             room = " " * max(len(shlex.join(command)) for command in commands)
-            arguments = ["-m", "console.embedded.forking_supervisor", str(source), *arguments, room]
+            module = "console.embedded.forking_supervisor"
+            arguments = ["-m", module, str(source), str(imported), *arguments, room]
             environment = build_parent_environment(environment)
         else:
             arguments = ["-m", "supervisor.supervisord", *arguments]
@@ -178,9 +181,16 @@ class Supervisor:
         )
 
     def start_processes(self, *names: str) -> None:
+        if self._imported is not None and any(self._is_forked(name) for name in names):
+            os.read(self._imported, 1)  # until the supervisor has imported the programs, or has ended
+            os.close(self._imported)
+            self._imported = None
         with open_supervisor(str(self.socket)) as supervisor:
             for name in names:
                 supervisor.startProcess(f"{PLANT}:{name}", False)
+
+    def _is_forked(self, name: str) -> bool:
+        return any(process.name == name and find_program(build_command(process)) for process in self.plant)
 
     def iterate_process_events(self) -> Iterator[str]:
         """Yield sentences about what dies and what restarts, until the supervisor ends."""
@@ -237,6 +247,9 @@ class Supervisor:
             end_leftovers(self.data)
             self.child.wait()
             self.said.close()
+        if self._imported is not None:
+            os.close(self._imported)
+            self._imported = None
         shutil.rmtree(self.socket.parent, ignore_errors=True)
 
     def _stop_plant(self) -> None:
