@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 
 import redis
 from celery import current_task, shared_task
@@ -46,9 +46,14 @@ from workers.steering import enforcing, overrides
 hosts.install()
 logger = logging.getLogger(__name__)
 _attached_ticks = AttachedTicks()
-_tick_processes = TickProcesses(settings.WEIR_TICK_PROCESSES)
 _attached_undoing = AttachedTicks("The interventions at %s were not undone; Weir retries this.")
 END_PAUSES_SECONDS = (1.0, 3.0, 6.0)  # a restart, or a fail-over
+
+
+@cache
+def get_tick_processes() -> TickProcesses:
+    """Return the processes that tick loops for this one. They are started when they are needed."""
+    return TickProcesses(settings.WEIR_TICK_PROCESSES)
 
 
 @shared_task(name="workers.tasks.consume", ignore_result=True)
@@ -123,7 +128,7 @@ def tick(law: str = "") -> None:
     control, now = control_server(), datetime.now(UTC)
     with suppress(NotObserved):
         engine.tick_due(
-            open_published_plant(control), now, control, elsewhere=_attached_ticks.begin, processes=_tick_processes
+            open_published_plant(control), now, control, elsewhere=_attached_ticks.begin, processes=get_tick_processes()
         )
 
 

@@ -16,7 +16,7 @@ from common import environment as variables
 from queues.nodes.server import NAMES
 
 STOP_SECONDS = 15.0  # for the plant, and then for the servers it writes to, before they are killed
-_STARTED_BY_A_SUPERVISOR = "SUPERVISOR_ENABLED"  # set in the environment of all that it starts
+STARTED_BY_A_SUPERVISOR = "SUPERVISOR_ENABLED"  # set in the environment of all that it starts
 _PIPELINE = "workers.pipeline.runtime.application"
 
 
@@ -50,7 +50,9 @@ def _find_leftovers(data: Path) -> list[psutil.Process]:
     for process in list(leftovers):
         with suppress(psutil.Error):
             leftovers += [child for child in process.children(recursive=True) if child not in leftovers]
-    return [leftover for leftover in leftovers if leftover.pid != os.getpid()]
+    # A supervisor that forks programs has the environment that its forks show.
+    passed_over = {os.getpid(), *(supervisor.pid for supervisor in _find_supervisors(data))}
+    return [leftover for leftover in leftovers if leftover.pid not in passed_over]
 
 
 def _is_of_plant(seen: dict[str, Any], data: Path) -> bool:
@@ -62,7 +64,7 @@ def _is_of_plant(seen: dict[str, Any], data: Path) -> bool:
     if seen["name"] in NAMES and Path(seen["cwd"] or "/").is_relative_to(data / "servers"):
         return True
     started_with = seen["environ"] or {}
-    was_supervised = _STARTED_BY_A_SUPERVISOR in started_with or _PIPELINE in (seen["cmdline"] or ())
+    was_supervised = STARTED_BY_A_SUPERVISOR in started_with or _PIPELINE in (seen["cmdline"] or ())
     return started_with.get(variables.DATA.name) == str(data) and was_supervised
 
 

@@ -7,11 +7,13 @@ password in another line, which is empty once it has been changed.
 
 import subprocess
 import sys
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from common.files import keep_private
 from console import release
+from console.embedded.prepared_files import PreparedFiles, compute_digest
 from console.embedded.supervision import end_with_the_parent
 
 MODULE = "console.embedded.preparation"
@@ -61,14 +63,41 @@ class Preparation:
 
 
 def migrate_and_collect() -> None:
-    """Migrate the database, and collect the static files."""
+    """Migrate the database, and collect the static files, from copies of an earlier plant if there are any."""
     from django import setup
-    from django.core.management import call_command
 
     setup()
+    prepared = PreparedFiles(compute_digest())
+    migrate(prepared)
+    collect(prepared)
+
+
+def migrate(prepared: PreparedFiles) -> None:
+    """Migrate the database. A new SQLite database starts as a copy of a migrated one."""
+    from django.conf import settings
+    from django.core.management import call_command
+
+    database = settings.DATABASES["default"]
+    file = Path(database["NAME"]) if database["ENGINE"].endswith("sqlite3") else None
+    is_new = file is not None and not file.exists()
+    if file is not None:
+        prepared.copy_database(file)
     refuse_a_newer_database()
     call_command("migrate", verbosity=0, interactive=False)
-    call_command("collectstatic", verbosity=0, interactive=False)
+    if file is not None and is_new:
+        prepared.keep_database(file)
+
+
+def collect(prepared: PreparedFiles) -> None:
+    """Collect the static files, unless the data folder has those of the installed code."""
+    from django.conf import settings
+    from django.core.management import call_command
+
+    if prepared.has_collected(settings.WEIR_DATA):
+        return
+    if not prepared.copy_static_files(settings.STATIC_ROOT):
+        call_command("collectstatic", verbosity=0, interactive=False)
+    prepared.keep_static_files(settings.WEIR_DATA, settings.STATIC_ROOT)
 
 
 def refuse_a_newer_database() -> None:

@@ -1,6 +1,7 @@
 """The supervisor under `./run`: its configuration, its control socket, and its log in words."""
 
 import ctypes
+import json
 import os
 import re
 import resource
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
@@ -22,6 +23,7 @@ import msgspec
 from common import environment as variables
 from common.files import create_private_folder, write_private
 from console.connections.supervisor import ProcessEnd, ends_file, open_supervisor
+from console.embedded.forked_programs import build_parent_environment, can_fork, find_program
 from console.embedded.leftovers import STOP_SECONDS, end_leftovers
 from console.embedded.processes import Process
 
@@ -96,6 +98,7 @@ class Supervisor:
         variables.PROCESS[variables.SUPERVISOR.name] = str(self.socket)  # the console asks it, too
         self.ends: dict[str, ProcessEnd] = {}
         self.child: subprocess.Popen[bytes] | None = None
+        self._imported: int | None = None  # a pipe that the supervisor closes when it can fork programs
 
     def start(self, servers: Iterable[Process], plant: Iterable[Process]) -> None:
         """Start the supervisor and the servers; other processes are started later.
@@ -115,21 +118,39 @@ class Supervisor:
         self._note()  # recorded exits belong to an earlier run
         path = self.data / "supervisor.conf"
         write_private(path, "".join(parts))
+        self.child = self._start_supervisor(["-n", "-c", str(path)], [*own, *self.plant])
+        self._wait_until_it_answers(self.child)
+
+    def _start_supervisor(self, arguments: list[str], processes: list[Process]) -> subprocess.Popen[bytes]:
+        """Start a supervisor that forks the programs for which that is possible, or else supervisord itself."""
+        # Its log names no zone; `console.timeline.restarts` reads it as UTC.
+        environment = {**FEW_ARENAS, **variables.PROCESS, "TZ": "UTC"}
+        commands = [build_command(process) for process in processes]
         reading, writing = os.pipe()
-        self.child = subprocess.Popen(
-            [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(path)],
+        passed = [reading]  # if this process is killed the supervisor would die when it logs that it stops
+        if can_fork() and any(map(find_program, commands)):
+            source = write_environment(environment)
+            self._imported, imported = os.pipe()
+            passed += [source, imported]
+            room = " " * max(len(shlex.join(command)) for command in commands)
+            module = "console.embedded.forking_supervisor"
+            arguments = ["-m", module, str(source), str(imported), *arguments, room]
+            environment = build_parent_environment(environment)
+        else:
+            arguments = ["-m", "supervisor.supervisord", *arguments]
+        child = subprocess.Popen(
+            [sys.executable, *arguments],
             stdout=writing,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C reaches this process alone, which then stops the rest in order
-            # Its log names no zone; `console.timeline.restarts` reads it as UTC.
-            env={**FEW_ARENAS, **variables.PROCESS, "TZ": "UTC"},
+            env=environment,
             preexec_fn=end_with_the_parent,
-            # If this process is killed the supervisor would die when it logs that it stops, and stop nothing.
-            pass_fds=(reading,),
+            pass_fds=passed,
         )
-        os.close(writing)
+        for descriptor in (writing, *passed[1:]):
+            os.close(descriptor)
         self.said = os.fdopen(reading)
-        self._wait_until_it_answers(self.child)
+        return child
 
     def _wait_until_it_answers(self, child: subprocess.Popen[bytes]) -> None:
         """Wait until it answers: with external servers, the first command comes right after its start.
@@ -150,9 +171,7 @@ class Supervisor:
     def _format_program(self, process: Process, *, autostart: bool) -> str:
         return PROGRAM.format(
             name=process.name,
-            command=" ".join(
-                [*(FIRST if process.first and may_go_first() else ()), format_command_line(process.command)]
-            ),
+            command=shlex.join(build_command(process)).replace("%", "%%"),  # the supervisor interprets %
             directory=_escape_folder(self.directory),
             autostart=str(autostart).lower(),
             restart="unexpected" if process.once else "true",
@@ -162,9 +181,16 @@ class Supervisor:
         )
 
     def start_processes(self, *names: str) -> None:
+        if self._imported is not None and any(self._is_forked(name) for name in names):
+            os.read(self._imported, 1)  # until the supervisor has imported the programs, or has ended
+            os.close(self._imported)
+            self._imported = None
         with open_supervisor(str(self.socket)) as supervisor:
             for name in names:
                 supervisor.startProcess(f"{PLANT}:{name}", False)
+
+    def _is_forked(self, name: str) -> bool:
+        return any(process.name == name and find_program(build_command(process)) for process in self.plant)
 
     def iterate_process_events(self) -> Iterator[str]:
         """Yield sentences about what dies and what restarts, until the supervisor ends."""
@@ -221,6 +247,9 @@ class Supervisor:
             end_leftovers(self.data)
             self.child.wait()
             self.said.close()
+        if self._imported is not None:
+            os.close(self._imported)
+            self._imported = None
         shutil.rmtree(self.socket.parent, ignore_errors=True)
 
     def _stop_plant(self) -> None:
@@ -267,8 +296,17 @@ def _group(name: str, processes: list[Process]) -> str:
     return GROUP.format(name=name, programs=programs, priority=PRIORITIES[name])
 
 
-def format_command_line(command: tuple[str, ...]) -> str:
-    """Return the command with the interpreter's folder, quoted for supervisor, which also interprets %."""
-    program, *rest = command
+def build_command(process: Process) -> list[str]:
+    """Return the command with the path of its program, and with its priority."""
+    program, *rest = process.command
     beside = Path(sys.executable).parent / program
-    return shlex.join([str(beside if beside.exists() else program), *rest]).replace("%", "%%")
+    priority = FIRST if process.first and may_go_first() else ()
+    return [*priority, str(beside if beside.exists() else program), *rest]
+
+
+def write_environment(environment: Mapping[str, str]) -> int:
+    """Return an open file with an environment as JSON. It has no name, since an environment has secrets."""
+    file = os.memfd_create("environment")
+    os.write(file, json.dumps(environment).encode())
+    os.lseek(file, 0, os.SEEK_SET)
+    return file

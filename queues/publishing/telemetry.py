@@ -278,12 +278,12 @@ def run(client: Client, telemetry: HostTelemetry, stop: threading.Event) -> None
         own_process.touch()
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     keep_private()
     raise_open_file_limit()
     logs.configure_logging()
-    if not variables.REDIS_URL.is_set():
-        log.error("REDIS_URL is missing; set it to the control server's URL, redis://host:port/0.")
+    if arguments or not variables.REDIS_URL.is_set():
+        log.error("usage: REDIS_URL=redis://host:port/0 python -m queues.publishing.telemetry")
         return 2
     own_process.watch()
     stop = threading.Event()
@@ -304,4 +304,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,124 @@
+"""The migrated database and the static files of a new plant, kept for the next new data folder of this installation.
+
+To migrate an empty database and to compress the static files takes 5 s of processor time. Their result depends only on
+the installed code, so a copy in `.weir/prepared` saves this time. A folder's name is a digest of the code. Nothing in
+it belongs to a plant: the database has no rows of its own, and no secrets.
+"""
+
+import hashlib
+import os
+import shutil
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from importlib.metadata import version
+from pathlib import Path
+
+from common.errors import BadInput
+from common.files import create_private_folder, write_private
+from console import release
+
+FOLDER, DATABASE, STATIC = "prepared", "database.sqlite3", "static"
+COLLECTED = "static-digest"  # in the data folder: the digest of the code whose static files it has
+PACKAGES = ("django", "whitenoise", "brotli")  # their versions also determine the files
+
+
+def compute_digest() -> str:
+    """Return the digest of what determines the files: migrations, static files, and versions.
+
+    Files count by their path, size, and time of change. Django must be set up.
+    """
+    versions = [sys.version, *map(_read_version, PACKAGES)]
+    lines = [*versions, *sorted(_describe(path) for path in (*_iterate_migrations(), *_iterate_static_files()))]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:24]
+
+
+def _read_version(package: str) -> str:
+    return f"{package} {version(package)}"
+
+
+def _describe(path: Path) -> str:
+    status = path.stat()
+    return f"{path} {status.st_size} {status.st_mtime_ns}"
+
+
+def _iterate_migrations() -> Iterator[Path]:
+    from django.apps import apps
+
+    for application in apps.get_app_configs():
+        yield from Path(application.path, "migrations").glob("*.py")
+
+
+def _iterate_static_files() -> Iterator[Path]:
+    from django.contrib.staticfiles.finders import get_finders
+
+    for finder in get_finders():
+        for path, storage in finder.list([]):
+            yield Path(storage.path(path))
+
+
+class PreparedFiles:
+    """The kept files of the installed code. A folder that can't be written only makes new plants start later."""
+
+    def __init__(self, digest: str) -> None:
+        self._digest = digest
+        self.folder = release.get_default_data_folder() / FOLDER / digest
+
+    def copy_database(self, database: Path) -> None:
+        """Copy the migrated database to a new plant. An existing database stays as it is."""
+        source = self.folder / DATABASE
+        if database.exists() or not source.exists():
+            return
+        # Under another name until it is complete.
+        part = database.with_name(f"{database.name}.{os.getpid()}")
+        shutil.copyfile(source, part)
+        part.rename(database)
+
+    def keep_database(self, database: Path) -> None:
+        """Keep a migrated database to which nothing else was written."""
+        if not (self.folder / DATABASE).exists():
+            with suppress(OSError, BadInput, sqlite3.Error), closing(sqlite3.connect(database)) as connection:
+                part = self._create_part()
+                connection.execute("VACUUM INTO ?", [str(part / DATABASE)])
+                self._move(part, DATABASE)
+
+    def has_collected(self, data: Path) -> bool:
+        """Return whether the data folder has the static files of the installed code."""
+        with suppress(OSError):
+            return (data / COLLECTED).read_text(encoding="utf-8") == self._digest and (data / STATIC).is_dir()
+        return False
+
+    def copy_static_files(self, static: Path) -> bool:
+        """Copy the static files if they are kept; return whether they were copied.
+
+        Files of other versions stay: pages in browsers may need them.
+        """
+        if not (source := self.folder / STATIC).is_dir():
+            return False
+        shutil.copytree(source, static, dirs_exist_ok=True)
+        return True
+
+    def keep_static_files(self, data: Path, static: Path) -> None:
+        """Keep static files, and record that the data folder has them."""
+        if not (self.folder / STATIC).is_dir():
+            with suppress(OSError, BadInput):
+                part = self._create_part()
+                shutil.copytree(static, part / STATIC)
+                self._move(part, STATIC)
+        write_private(data / COLLECTED, self._digest)
+
+    def _create_part(self) -> Path:
+        """Return a new folder beside the kept ones, and delete the folders of other code."""
+        for folder in (self.folder.parent.parent, self.folder.parent, self.folder):
+            create_private_folder(folder)
+        for other in self.folder.parent.iterdir():
+            if other != self.folder:
+                shutil.rmtree(other, ignore_errors=True)
+        return Path(tempfile.mkdtemp(dir=self.folder))
+
+    def _move(self, part: Path, name: str) -> None:
+        with suppress(OSError):  # another start has just kept its own
+            (part / name).rename(self.folder / name)
+        shutil.rmtree(part, ignore_errors=True)

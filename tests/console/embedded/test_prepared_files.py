@@ -1,0 +1,114 @@
+"""The migrated database and the static files that new plants of an installation start with."""
+
+import os
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from console import release
+from console.embedded import preparation, prepared_files
+from console.embedded.prepared_files import PreparedFiles, compute_digest
+
+
+@pytest.fixture
+def installation(tmp_path, monkeypatch):
+    """An installation without kept files."""
+    monkeypatch.setattr(release, "get_default_data_folder", lambda: tmp_path / "installation")
+    return tmp_path / "installation"
+
+
+def _write_database(path):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("PRAGMA journal_mode=WAL; CREATE TABLE loop (name TEXT);")
+
+
+def _list_tables(path):
+    with closing(sqlite3.connect(path)) as connection:
+        return [name for (name,) in connection.execute("SELECT name FROM sqlite_master")]
+
+
+def _make_data_folder(tmp_path, name):
+    static = tmp_path / name / "static"
+    static.mkdir(parents=True)
+    return tmp_path / name, static
+
+
+def test_a_new_plant_starts_with_the_migrated_database_of_an_earlier_one(installation, tmp_path):
+    first, second = tmp_path / "first.sqlite3", tmp_path / "second.sqlite3"
+    _write_database(first)
+    PreparedFiles("a").keep_database(first)
+    PreparedFiles("other").copy_database(second)
+    assert not second.exists()
+    PreparedFiles("a").copy_database(second)
+    assert _list_tables(second) == ["loop"]
+
+
+def test_a_database_of_a_plant_is_not_replaced(installation, tmp_path):
+    first, own = tmp_path / "first.sqlite3", tmp_path / "own.sqlite3"
+    _write_database(first)
+    PreparedFiles("a").keep_database(first)
+    own.write_bytes(b"")
+    PreparedFiles("a").copy_database(own)
+    assert own.read_bytes() == b""
+
+
+def test_static_files_are_collected_once_for_each_version(installation, tmp_path):
+    first, static = _make_data_folder(tmp_path, "first")
+    (static / "a.css").write_text("a {}")
+    prepared = PreparedFiles("a")
+    assert not prepared.has_collected(first) and not prepared.copy_static_files(static)
+    prepared.keep_static_files(first, static)
+    assert prepared.has_collected(first)
+    assert not PreparedFiles("b").has_collected(first)
+
+    second, static = _make_data_folder(tmp_path, "second")
+    assert prepared.copy_static_files(static)
+    prepared.keep_static_files(second, static)
+    assert (static / "a.css").read_text() == "a {}" and prepared.has_collected(second)
+    (static / "a.css").unlink()
+    static.rmdir()
+    assert not prepared.has_collected(second)
+
+
+def test_only_the_files_of_the_installed_version_are_kept(installation, tmp_path):
+    data, static = _make_data_folder(tmp_path, "data")
+    for digest in ("a", "b"):
+        PreparedFiles(digest).keep_static_files(data, static)
+    assert [folder.name for folder in (installation / "prepared").iterdir()] == ["b"]
+    assert [path.name for path in (installation / "prepared" / "b").iterdir()] == ["static"]
+
+
+def test_an_installation_that_cannot_be_written_keeps_nothing(installation, tmp_path):
+    installation.write_text("no folder")
+    data, static = _make_data_folder(tmp_path, "data")
+    _write_database(tmp_path / "first.sqlite3")
+    prepared = PreparedFiles("a")
+    prepared.keep_database(tmp_path / "first.sqlite3")
+    prepared.keep_static_files(data, static)
+    assert prepared.has_collected(data) and not prepared.copy_static_files(static)
+
+
+@pytest.mark.parametrize("kind", ["migrations", "static_files"])
+def test_a_changed_file_changes_the_digest(kind, tmp_path, monkeypatch):
+    file = tmp_path / "0001_initial.py"
+    file.write_text("")
+    monkeypatch.setattr(prepared_files, f"_iterate_{kind}", lambda: iter([file]))
+    before = compute_digest()
+    assert compute_digest() == before
+    os.utime(file, (1, 1))
+    assert compute_digest() != before
+
+
+def test_static_files_that_a_data_folder_has_are_not_collected_again(installation, tmp_path, settings, monkeypatch):
+    settings.WEIR_DATA, settings.STATIC_ROOT = tmp_path, tmp_path / "static"
+    calls = []
+
+    def call(name, **_):
+        calls.append(name)
+        settings.STATIC_ROOT.mkdir()
+
+    monkeypatch.setattr("django.core.management.call_command", call)
+    for _ in range(2):
+        preparation.collect(PreparedFiles("a"))
+    assert calls == ["collectstatic"]
