@@ -67,6 +67,10 @@ class JsonCommand(OneLineCommand):
         """Return the table that a terminal shows instead of JSON, if a command has one."""
         return None
 
+    def list_failures(self, document: dict[str, Any]) -> list[str]:
+        """Return what failed, in lines for standard error. If there are any, the exit code is 1."""
+        return []
+
     def handle(self, *args: object, **options: object) -> None:
         try:
             document = self.answer(options)
@@ -76,6 +80,9 @@ class JsonCommand(OneLineCommand):
         wants_json = options.get("json") or not self.stdout.isatty()
         text = None if wants_json else self.format_output(document)
         self._put_out(text if text is not None else self._as_json(document))
+        if failures := self.list_failures(document):
+            self.stderr.write("\n".join(map(format_one_line, failures)))
+            sys.exit(1)
 
     def _put_out(self, text: str) -> None:
         """Write everything now, while an error can be reported: a full disk, or a reader that has gone."""

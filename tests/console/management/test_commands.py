@@ -179,6 +179,59 @@ def test_match_finds_and_refuses_by_name(monkeypatch):
     assert refused.startswith("pattern")
 
 
+CARDS = """
+name: cards
+queues: [telemetry]
+sink: alert
+attributes: {amount: number}
+key: source
+patterns:
+  - name: jump
+    pattern: SEQ(A; B)
+    define: {A: type = 'payment', B: type = 'payment' and amount > 10 * A.amount}
+    measures: {ratio: B.amount / A.amount}
+    within_seconds: 60
+"""
+
+
+def test_match_fails_in_a_test_with_the_difference_and_its_reasons(tmp_path):
+    """Also for a pattern of an application, whose events are as they are published."""
+    (tmp_path / "cards.yaml").write_text(CARDS)
+    rows = [("p1", 0, 93), ("p2", 10, 80), ("p3", 20, 930.5)]
+    events = [{"id": id, "time": at, "type": "payment", "source": "anna", "amount": n} for id, at, n in rows]
+    for expected, code in (([["p1", "p3"]], 0), ([["p1", "p2"]], 1)):
+        (tmp_path / "test.json").write_text(json.dumps({"events": events, "expected": expected}))
+        asked = [str(tmp_path / "test.json"), "--application", str(tmp_path / "cards.yaml"), "--pattern", "jump"]
+        out, err, ended = io.StringIO(), io.StringIO(), 0
+        try:
+            call_command("match", *asked, stdout=out, stderr=err)
+        except SystemExit as end:
+            ended = end.code
+        found = json.loads(out.getvalue())
+        assert (ended, found["matches"], len(found["measures"])) == (code, [["p1", "p3"]], 1)
+    lines = err.getvalue().splitlines()
+    assert (lines[0], lines[-1]) == ("Missing match: p1 p2", "Unexpected match: p1 p3")
+    assert "p2: In the match from p1, p2 doesn't fit B: B.amount 80 > 10 × A.amount 93 (80 > 930) is false." in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (("--pattern", "jump"), "--application: is missing"),
+        (("--application", "cards.yaml"), "--pattern: is missing"),
+        (("--application", "none.yaml", "--pattern", "jump"), "application: none.yaml can't be read"),
+    ],
+)
+def test_match_names_what_it_lacks(monkeypatch, arguments, field):
+    assert refusal(monkeypatch, "match", '{"events": []}', *arguments).startswith(field)
+
+
+def test_match_explains_on_request(monkeypatch):
+    document = {"pattern": "SEQ(A; B)", "events": [{"id": "a", "time": 0, "type": "A"}]}
+    found = ask(monkeypatch, "match", json.dumps(document), "--explain")
+    assert found["events"][0]["reasons"][0] == "Starts a match as A. The next step, B, is missing."
+
+
 def json_commands():
     names = [found.name for found in pkgutil.iter_modules(commands.__path__)]
     loaded = {name: load_command_class("console", name) for name in names}

@@ -208,11 +208,14 @@ class AutomatonRules:
     def begin(self, event: Event, mask: int) -> Attempt | None:
         """Start an attempt with its first event. Returns None if the pattern can't start with it."""
         empty = self._plan.empty if self._plan else ()
-        attempt = Attempt(event[0], [Branch(self.automaton.start, (), 0, bound=empty)])
+        attempt = self.create_attempt(event[0], Branch(self.automaton.start, (), 0, bound=empty))
         if not attempt.can_take(self, event, mask):
             return None
         attempt.take(self, event, mask, relaxed=False)
         return attempt
+
+    def create_attempt(self, first_us: int, start: Branch) -> Attempt:
+        return Attempt(first_us, [start])
 
     def list_takes(self, branch: Branch, event: Event, mask: int) -> tuple[Take, ...]:
         """Return how a branch can take an event, preferred way first. mask: symbols that the event alone satisfies."""

@@ -4,6 +4,8 @@ There may be as many matches as events.
 """
 
 import json
+from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 import orjson
@@ -12,6 +14,7 @@ import pyarrow.compute as pc
 
 from queues.events.block import SCHEMA
 from workers.pipeline.matching.retained import Matches
+from workers.pipeline.patterns.graph import Operator, compute_key_groups, list_named_types
 from workers.pipeline.patterns.pattern import Pattern
 
 ATTRIBUTES = ("pattern", "severity", "first_time", "conditions", "events")  # of every complex event, besides measures
@@ -38,6 +41,40 @@ def build_complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.Rec
         "attributes": _encode_attributes(pattern, events, ends, _encode_computed(matches)),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def convert_to_route_rows(
+    emitted: pa.RecordBatch, operator: Operator, measures: Collection[str] = ()
+) -> pa.RecordBatch:
+    """Return the complex events whose type the operator reads as rows of a route, with the operator's key.
+
+    measures: measures of all complex events. The measures that the operator reads become columns.
+    """
+    names = ("id", "type", "source", "key", "value")
+    read = set().union(*map(list_named_types, operator.patterns))
+    kept = emitted.filter(pc.is_in(emitted.column("type"), pa.array(sorted(read))))
+    kept = kept.filter(pc.is_valid(kept.column(operator.key)))
+    keys = kept.column(operator.key)
+    arrays = [kept.column("time").cast(pa.int64()), *(kept.column(name) for name in names), keys]
+    groups, first = pa.array(compute_key_groups(keys), pa.int32()), pa.repeat(True, kept.num_rows)
+    rows = pa.RecordBatch.from_arrays([*arrays, groups, first], names=["time", *names, "match_key", "group", "first"])
+    read = set().union(*(pattern.columns for pattern in operator.patterns))
+    wanted = sorted(read.intersection(measures))
+    documents = [orjson.loads(text) for text in kept.column("attributes").to_pylist()] if wanted else []
+    for name in wanted:
+        rows = rows.append_column(name, _build_measure_column([document.get(name) for document in documents]))
+    return rows
+
+
+def _build_measure_column(values: list[Any]) -> pa.Array:
+    """Return the values of a measure: numbers as doubles, as in every column of numbers, or texts, or Booleans."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return pa.nulls(len(values))
+    kinds = {str: pa.string(), bool: pa.bool_()}
+    kind = kinds.get(type(known[0]), pa.float64())
+    is_number = kind == pa.float64()
+    return pa.array([float(value) if is_number and value is not None else value for value in values], kind)
 
 
 def drop_non_finite(events: pa.RecordBatch) -> pa.RecordBatch:

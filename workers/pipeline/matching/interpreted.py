@@ -259,6 +259,11 @@ class RowSearch:
             raise AssertionError("retained rows contain no decided match")
 
 
+def create_match_automaton(rules: AutomatonRules) -> MatchAutomaton:
+    """Return the automaton of one key for the policy of the pattern."""
+    return RowSearch(rules) if rules.pattern.consume == "skip-past-last" else OpenAttempts(rules)
+
+
 class FoundMatches(NamedTuple):
     key: str
     group: int
@@ -319,13 +324,9 @@ class AutomatonMatcher:
         values = [list_values(rows.column(format_read_name(name))) for name in plan.names]
         return [*columns, list(zip(*values, strict=True)) if values else [()] * rows.num_rows]
 
-    def _match_automaton(self) -> MatchAutomaton:
-        by_rows = self._rules.pattern.consume == "skip-past-last"
-        return RowSearch(self._rules) if by_rows else OpenAttempts(self._rules)
-
     def _take(self, event: Event, mask: int, key: str, group: int) -> list[FoundMatches]:
         if key not in self._automata:
-            self._automata[key] = self._match_automaton(), group
+            self._automata[key] = create_match_automaton(self._rules), group
         machine = self._automata[key][0]
         before_us = machine.compute_deadline_us()
         branches = machine.take(event, mask)
@@ -408,7 +409,7 @@ class AutomatonMatcher:
     def load(self, states: GroupStates) -> None:
         for group, machines in states.collect_values("machines").items():
             for key, state in machines.items():
-                machine = self._match_automaton()
+                machine = create_match_automaton(self._rules)
                 machine.restore(state)
                 self._automata[key] = machine, group
                 self._watch(key, None)

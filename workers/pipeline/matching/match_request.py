@@ -3,8 +3,9 @@
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, replace
 from decimal import Context, Decimal, localcontext
 from typing import Any
 
@@ -13,8 +14,10 @@ import pyarrow as pa
 
 from common import checks
 from common.errors import BadInput
-from workers.pipeline.matching.matcher import Matcher, compute_masks, compute_previous_places
-from workers.pipeline.matching.retained import KEYED, KeyedRows, Matches, build_empty, concatenate
+from workers.pipeline.matching.match_reasons import ExplainedEvent, create_explainer
+from workers.pipeline.matching.match_trace import SearchedEvents
+from workers.pipeline.matching.matcher import Matcher, build_previous_columns, compute_masks
+from workers.pipeline.matching.retained import KEYED, Matches, build_empty, concatenate
 from workers.pipeline.patterns import exact_numbers
 from workers.pipeline.patterns.pattern import (
     CONSUMPTIONS,
@@ -26,9 +29,20 @@ from workers.pipeline.patterns.pattern import (
     parse_measures,
     validate_choice,
 )
-from workers.pipeline.patterns.predicate import BoundExpression, Predicate, format_previous_name
+from workers.pipeline.patterns.predicate import BoundExpression, Predicate
 
-KEYS = ("pattern", "define", "measures", "contiguity", "consume", "within_seconds", "key", "events")
+KEYS = (
+    "pattern",
+    "define",
+    "measures",
+    "contiguity",
+    "consume",
+    "within_seconds",
+    "key",
+    "events",
+    "explain",
+    "expected",
+)
 NUMBER = pa.float64()  # kept as written: `exact_numbers`
 MAX_SECONDS = 1e12  # the microseconds still fit into 64 bits, even as the sum of two
 MAX_TICKS = 4 * 10**18  # likewise
@@ -47,33 +61,86 @@ def answer(document: Mapping[str, Any]) -> dict[str, Any]:
     For a request with `measures`, the result also contains {"measures": [{name: value}, …]}, one object per match.
     Events are sorted by time; events with equal times stay in the given order. The defaults are `contiguity` relaxed,
     `consume` once, and no key and no window.
+
+    For a request with `explain`, the result also contains {"events": […]}, the explanation of each event. For a request
+    with `expected` matches, it contains the `missing` and the `unexpected` matches, and the reasons of the events of
+    missing matches.
     """
     checks.refuse_unknown(document, KEYS, "", message="is unknown; known names: {known}")
     within = document.get("within_seconds")
     within_seconds = MAX_SECONDS if within is None else WITHIN.validate(within, "within_seconds")
     pattern = _parse_pattern(document)
     events = _parse_events(document.get("events"))
-    if not events:
-        return _format_answer(
-            document, build_empty()
-        )  # without events, the columns have no type to check a condition against
+    expected = parse_expected(document.get("expected"), [event["id"] for event in events])
+    explains = checks.FLAG.validate(document.get("explain", False), "explain")
+    if not events:  # the columns have no type to check a condition against
+        return _build_answer(document, build_empty(), expected, [] if explains or expected is not None else None)
     times, within_ticks = _convert_to_ticks([event["time"] for event in events], within_seconds)
     pattern = replace(pattern, within_us=within_ticks)
     rows = _build_rows(pattern, events, times)
     attributes = _build_attribute_columns(pattern, events)
-    before = _build_previous_values(pattern, attributes, rows)
-    masks = compute_masks(pattern, pa.RecordBatch.from_pydict(attributes), before, in_seconds=True)
+    columns = {**attributes, **build_previous_columns(pattern, attributes, rows)}
+    masks = compute_masks(pattern, pa.RecordBatch.from_pydict(attributes), columns, in_seconds=True)
     matcher = Matcher(pattern, refuses_excess=True)
-    return _format_answer(
-        document, concatenate([matcher.take(rows, masks, {**attributes, **before}), matcher.finish()])
-    )
+    matches = concatenate([matcher.take(rows, masks, columns), matcher.finish()])
+    explained = None
+    if explains or (expected is not None and expected != matches.get_event_ids()):
+        searched = SearchedEvents.build(rows, masks, columns, [event["time"] for event in events], within)
+        explained = create_explainer(pattern, searched).explain(matches.get_event_ids())
+    return _build_answer(document, matches, expected, explained)
 
 
-def _format_answer(document: Mapping[str, Any], matches: Matches) -> dict[str, Any]:
+def _build_answer(
+    document: Mapping[str, Any],
+    matches: Matches,
+    expected: list[list[str]] | None,
+    explained: list[ExplainedEvent] | None,
+) -> dict[str, Any]:
     answer: dict[str, Any] = {"matches": matches.get_event_ids()}
     if document.get("measures") is not None:
         answer["measures"] = list(matches.measures) or [{} for _ in answer["matches"]]
+    if document.get("explain") and explained is not None:
+        answer["events"] = [asdict(event) for event in explained]
+    if expected is not None:
+        answer |= compare_matches(expected, answer["matches"], explained or [])
     return answer
+
+
+def compare_matches(
+    expected: list[list[str]], found: list[list[str]], explained: Sequence[ExplainedEvent]
+) -> dict[str, Any]:
+    """Return the `missing` and `unexpected` matches, and why the events of missing matches are in no match.
+
+    The order of matches doesn't count: matches of different keys can complete at the same time.
+    """
+    wanted, there = Counter(map(tuple, expected)), Counter(map(tuple, found))
+    missing = [list(ids) for ids in (wanted - there).elements()]
+    reasons = {event.id: list(event.reasons) for event in explained if event.reasons}
+    named = [id for ids in missing for id in ids if id in reasons]
+    return {
+        "missing": missing,
+        "unexpected": [list(ids) for ids in (there - wanted).elements()],
+        "reasons": {id: reasons[id] for id in named},
+    }
+
+
+def parse_expected(given: object, known: Collection[str]) -> list[list[str]] | None:
+    """Return the expected matches; None if the request has none. Raises `BadInput` that names the match.
+
+    known: the IDs of the events.
+    """
+    if given is None:
+        return None
+    if not isinstance(given, list):
+        raise BadInput("expected", 'must be a list of matches, such as [["e1", "e4"]]')
+    there = frozenset(known)
+    for place, ids in enumerate(given):
+        if not isinstance(ids, list) or not ids or not all(isinstance(id, str) for id in ids):
+            raise BadInput(f"expected[{place}]", 'must be a list of IDs of events, such as ["e1", "e4"]')
+        for id in ids:
+            if id not in there:
+                raise BadInput(f"expected[{place}]", f"{id[:40]!r} is not the ID of an event")
+    return given
 
 
 def _parse_pattern(document: Mapping[str, Any]) -> Pattern:
@@ -165,17 +232,6 @@ def _build_attribute_columns(pattern: Pattern, events: list[dict[str, Any]]) -> 
             if name not in columns:
                 columns[name] = _build_column(name, events, field)
     return columns
-
-
-def _build_previous_values(
-    pattern: Pattern, attributes: dict[str, pa.Array], rows: pa.RecordBatch
-) -> dict[str, pa.Array]:
-    """Return what the predicates read of the previous event."""
-    if not pattern.reads_previous:
-        return {}
-    places = compute_previous_places(KeyedRows.build(rows.column("match_key"), rows.column("time").to_numpy()))
-    taken = pa.array(places, mask=places < 0)
-    return {format_previous_name(name): attributes[name].take(taken) for name in sorted(pattern.previous)}
 
 
 def _format_key(key: str | None, event: dict[str, Any]) -> str:

@@ -94,6 +94,17 @@ def compute_previous_places(rows: KeyedRows) -> np.ndarray:
     return before
 
 
+def build_previous_columns(
+    pattern: Pattern, columns: Mapping[str, pa.Array], rows: pa.RecordBatch
+) -> dict[str, pa.Array]:
+    """Return the columns of the previous event that a pattern reads, for a closed set of rows in event-time order."""
+    if not pattern.reads_previous:
+        return {}
+    places = compute_previous_places(KeyedRows.build(rows.column("match_key"), rows.column("time").to_numpy()))
+    taken = pa.array(places, mask=places < 0)
+    return {format_previous_name(name): columns[name].take(taken) for name in sorted(pattern.previous)}
+
+
 class PreviousEvents:
     """The last event of each key, with the columns that the predicates read."""
 

@@ -169,6 +169,22 @@ def compute_stable_order(code: np.ndarray) -> np.ndarray:
     return low[np.argsort(high.astype(np.uint16), kind="stable")]
 
 
+def order_rows(rows: pa.Table) -> pa.Table:
+    """Sort the rows by (time, id) and remove duplicates."""
+    if rows.num_rows < 2:
+        return rows
+    times_us = rows.column("time").to_numpy()
+    order = np.argsort(times_us, kind="stable")
+    sorted_us = times_us[order]
+    equal = sorted_us[1:] == sorted_us[:-1]
+    if not equal.any():
+        return rows.take(pa.array(order))
+    rows = rows.take(pc.sort_indices(rows, sort_keys=[("time", "ascending"), ("id", "ascending")]))
+    ids = rows.column("id").combine_chunks()
+    copies = equal & np.asarray(pc.equal(ids.slice(1), ids.slice(0, len(ids) - 1)))
+    return rows.filter(pa.array(np.concatenate(([True], ~copies)))) if copies.any() else rows
+
+
 def append_rows(kept: pa.RecordBatch | None, rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return the kept rows followed by the new rows, as KEYED."""
     new = rows.select(KEYED.names).cast(KEYED)

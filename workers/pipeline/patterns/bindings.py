@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from workers.pipeline.patterns import scalars
-from workers.pipeline.patterns.explanation import Explanation, compile_explanation
+from workers.pipeline.patterns.explanation import Explanation, compile_explanation, compile_refutation
 from workers.pipeline.patterns.predicate import BoundExpression, format_previous_name
 from workers.pipeline.patterns.references import EventReference
 from workers.pipeline.patterns.scalars import Bound, Row, Scalar
@@ -45,6 +45,7 @@ class BoundCondition:
     binds: bool
     slots: frozenset[int]
     explain: Explanation
+    refute: Explanation
 
 
 class BindingPlan:
@@ -79,6 +80,7 @@ class BindingPlan:
             binds,
             frozenset(self._slots[slot] for slot in slots),
             compile_explanation(expression.tree, symbol, names),
+            compile_refutation(expression.tree, symbol, names),
         )
 
     def _compile(self, expression: BoundExpression) -> Scalar:
@@ -153,6 +155,11 @@ class BindingPlan:
         """Return whether the bound part of a symbol's condition is true for an event."""
         condition = self.conditions[symbol]
         return condition.holds(row, self._bind(bound, symbol, row) if condition.binds else bound) is True
+
+    def refute(self, symbol: str, row: Row, bound: Bound) -> str:
+        """Return why the bound part of a symbol's condition isn't true for an event; an empty text if it is true."""
+        condition = self.conditions[symbol]
+        return condition.refute(row, self._bind(bound, symbol, row) if condition.binds else bound)
 
     def list_read_places(self, symbols: Iterable[str]) -> tuple[int, ...]:
         """Return the slots that the conditions of these symbols read."""

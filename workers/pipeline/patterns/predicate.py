@@ -163,7 +163,7 @@ class Predicate:
     text: str
     columns: frozenset[str]
     previous: frozenset[str]
-    _tree: ast.expr
+    tree: ast.expr
     bound: BoundExpression | None = None
 
     @property
@@ -178,7 +178,7 @@ class Predicate:
     def types(self) -> frozenset[str]:
         """Return the event types that it requests by name."""
         event_types: set[str] = set()
-        for node in ast.walk(self._tree):
+        for node in ast.walk(self.tree):
             match node:
                 case ast.Compare(left=ast.Name(id="type"), ops=[ast.Eq() | ast.In()], comparators=[right]):
                     values = [item.value for item in ast.walk(right) if isinstance(item, ast.Constant)]
@@ -194,7 +194,7 @@ class Predicate:
 
     def compute_truth(self, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
         """Return the same as `mask`, but null where the result is unknown. Raises the same exception."""
-        return _broadcast(_evaluate(self._tree, columns), rows, pa.bool_())
+        return _broadcast(_evaluate(self.tree, columns), rows, pa.bool_())
 
 
 @dataclass(frozen=True)

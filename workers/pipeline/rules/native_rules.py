@@ -4,7 +4,7 @@
 evaluates each distinct text once. If it can't evaluate the rules of an application exactly, Spark runs them.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial, reduce
 
 import numpy as np
@@ -84,11 +84,17 @@ class NativeRules:
     def apply(self, batch: pa.RecordBatch, passed: dict[str, int]) -> pa.RecordBatch:
         """Return the events that pass the rules, with the needed columns. Adds the counts of each rule to `passed`."""
         events = EventColumns({name: batch.column(name) for name in batch.schema.names}, batch.num_rows)
-        for name, step in self._steps:
-            events = step(events)
+        for name, events_after in self.iterate_steps(events):
+            events = events_after
             if name in passed:
                 passed[name] += events.rows
         return pa.RecordBatch.from_arrays([events.columns[name] for name in self._names], names=list(self._names))
+
+    def iterate_steps(self, events: EventColumns) -> Iterator[tuple[str, EventColumns]]:
+        """Yield each rule and the events that pass it, with the columns that are needed after it."""
+        for name, step in self._steps:
+            events = step(events)
+            yield name, events
 
     def _compile_rule(self, rule: Rule, needed: frozenset[str]) -> Step:
         """Compile a rule. needed: the columns that are needed after it."""

@@ -9,23 +9,20 @@ watermark has passed it is late.
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 import redis
 
 from workers.pipeline.dispatch.result_queue import ResultQueue
 from workers.pipeline.events.containers import control_of
 from workers.pipeline.events.layout import unify_types
-from workers.pipeline.matching.complex_event import build_complex_events
+from workers.pipeline.matching.complex_event import build_complex_events, convert_to_route_rows
 from workers.pipeline.matching.matcher import LabeledRows, Matcher
-from workers.pipeline.matching.retained import Matches, concatenate
+from workers.pipeline.matching.retained import Matches, concatenate, order_rows
 from workers.pipeline.matching.surplus import SAMPLED_ROWS, SurplusSample, Survivors
 from workers.pipeline.patterns import shedding
-from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, compute_key_groups, list_named_types
+from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, list_named_types
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.tiers import state
 from workers.pipeline.tiers.combining import CombinedOffset
@@ -239,56 +236,6 @@ class Work:
             for queue in self.sinks.get(event_type, ()):
                 outbox[state.format_outbox_name(queue, self.batch, self.run, f"{first}/{place}", rows)] = rows
         return between, outbox
-
-
-def convert_to_route_rows(
-    emitted: pa.RecordBatch, operator: Operator, measures: Collection[str] = ()
-) -> pa.RecordBatch:
-    """Return the complex events whose type the operator reads as rows of a route, with the operator's key.
-
-    measures: measures of all complex events. The measures that the operator reads become columns.
-    """
-    names = ("id", "type", "source", "key", "value")
-    read = set().union(*map(list_named_types, operator.patterns))
-    kept = emitted.filter(pc.is_in(emitted.column("type"), pa.array(sorted(read))))
-    kept = kept.filter(pc.is_valid(kept.column(operator.key)))
-    keys = kept.column(operator.key)
-    arrays = [kept.column("time").cast(pa.int64()), *(kept.column(name) for name in names), keys]
-    groups, first = pa.array(compute_key_groups(keys), pa.int32()), pa.repeat(True, kept.num_rows)
-    rows = pa.RecordBatch.from_arrays([*arrays, groups, first], names=["time", *names, "match_key", "group", "first"])
-    read = set().union(*(pattern.columns for pattern in operator.patterns))
-    wanted = sorted(read.intersection(measures))
-    documents = [orjson.loads(text) for text in kept.column("attributes").to_pylist()] if wanted else []
-    for name in wanted:
-        rows = rows.append_column(name, _build_measure_column([document.get(name) for document in documents]))
-    return rows
-
-
-def _build_measure_column(values: list[Any]) -> pa.Array:
-    """Return the values of a measure: numbers as doubles, as in every column of numbers, or texts, or Booleans."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return pa.nulls(len(values))
-    kinds = {str: pa.string(), bool: pa.bool_()}
-    kind = kinds.get(type(known[0]), pa.float64())
-    is_number = kind == pa.float64()
-    return pa.array([float(value) if is_number and value is not None else value for value in values], kind)
-
-
-def order_rows(rows: pa.Table) -> pa.Table:
-    """Sort the rows by (time, id) and remove duplicates."""
-    if rows.num_rows < 2:
-        return rows
-    times_us = rows.column("time").to_numpy()
-    order = np.argsort(times_us, kind="stable")
-    sorted_us = times_us[order]
-    equal = sorted_us[1:] == sorted_us[:-1]
-    if not equal.any():
-        return rows.take(pa.array(order))
-    rows = rows.take(pc.sort_indices(rows, sort_keys=[("time", "ascending"), ("id", "ascending")]))
-    ids = rows.column("id").combine_chunks()
-    copies = equal & np.asarray(pc.equal(ids.slice(1), ids.slice(0, len(ids) - 1)))
-    return rows.filter(pa.array(np.concatenate(([True], ~copies)))) if copies.any() else rows
 
 
 def _mark_rows(rows: pa.RecordBatch, groups: tuple[int, ...], fresh: bool) -> pa.RecordBatch:

@@ -15,11 +15,12 @@ from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import parse_application_text
 from workers.pipeline.dispatch.result_queue import Result, ResultQueue
 from workers.pipeline.events.layout import decode
+from workers.pipeline.matching.retained import order_rows
 from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, compute_key_group, distribute_groups
 from workers.pipeline.patterns.shedding import ShedCounts
 from workers.pipeline.tiers.combining import Barrier, CombinedOffset, combine_arrived_results
 from workers.pipeline.tiers.finished_batch import OperatorCount
-from workers.pipeline.tiers.operators import Unit, Work, order_rows
+from workers.pipeline.tiers.operators import Unit, Work
 from workers.pipeline.tiers.outbox import Outbox
 from workers.pipeline.tiers.result_writer import ResultWriter
 from workers.pipeline.tiers.state import NewerState, StateStore, WrittenState

@@ -1,0 +1,186 @@
+"""The attempts to match that the interpreter makes, recorded so that people can see why events don't match. Pure.
+
+The interpreter finds the same matches as the other matchers (`matcher`), except for an AND of single events with the
+policy once, which has no attempts. The recorder is a subclass of the interpreter's rules, so that a search without a
+recorder costs nothing more.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from workers.pipeline.matching.attempt import Attempt, AutomatonRules, Branch, Event
+from workers.pipeline.matching.interpreted import create_match_automaton
+from workers.pipeline.patterns.automaton import Take
+from workers.pipeline.patterns.pattern import Pattern
+from workers.pipeline.patterns.scalars import list_values
+
+
+def skip_check() -> None:
+    """Allow any number of steps."""
+
+
+class TakenEvent(NamedTuple):
+    """An event that an attempt has taken for a symbol. hidden: it is not part of the match."""
+
+    place: int
+    symbol: str
+    hidden: bool
+
+
+@dataclass(frozen=True)
+class SearchedEvents:
+    """Events in event-time order, as they are searched and shown.
+
+    ids: unique names for people. times: of the search, in any unit. seconds: the times for people. masks: bits of the
+    symbols whose conditions on a single event they satisfy. values: by column or `prev(column)`. window_seconds: the
+    window for people; None: there is none.
+    """
+
+    ids: Sequence[str]
+    times: Sequence[int]
+    seconds: Sequence[float]
+    keys: Sequence[str]
+    masks: Sequence[int]
+    values: Mapping[str, Sequence[Any]]
+    window_seconds: float | None = None
+
+    @classmethod
+    def build(
+        cls,
+        rows: pa.RecordBatch,
+        masks: np.ndarray,
+        columns: Mapping[str, pa.Array],
+        seconds: Sequence[float],
+        window_seconds: float | None,
+    ) -> "SearchedEvents":
+        """Build from the input of a matcher (`Matcher.take`), and from what people see of it."""
+        ids, times, keys = (rows.column(name).to_pylist() for name in ("id", "time", "match_key"))
+        values = {name: list_values(column) for name, column in columns.items()}
+        return cls(ids, times, seconds, keys, masks.tolist(), values, window_seconds)
+
+    @cached_property
+    def places_by_key(self) -> dict[str, list[int]]:
+        places: dict[str, list[int]] = {}
+        for place, key in enumerate(self.keys):
+            places.setdefault(key, []).append(place)
+        return places
+
+
+@dataclass
+class TracedAttempt(Attempt):
+    """An attempt that records its branches after each event that changes them.
+
+    changes: the place of an event, and the open branches after it. stopped_at: the event that ended the last branch.
+    match: the events that it has taken, if it is a match.
+    """
+
+    key: str = ""
+    changes: list[tuple[int, list[Branch]]] = field(default_factory=list)
+    stopped_at: int | None = None
+    match: tuple[TakenEvent, ...] = ()
+
+    @property
+    def start(self) -> int:
+        return self.changes[0][0]
+
+    @property
+    def last_branches(self) -> list[Branch]:
+        """Return the branches that were open last."""
+        return self.changes[-1][1]
+
+    @property
+    def taken(self) -> tuple[TakenEvent, ...]:
+        """Return the events of the match, or those that the preferred branch had taken at the end."""
+        return self.match or _list_taken(self.last_branches[0])
+
+    def find_branches(self, place: int) -> list[Branch]:
+        """Return the branches that were open before an event."""
+        return self.changes[bisect_left(self.changes, place, key=lambda change: change[0]) - 1][1]
+
+    def take(self, rules: AutomatonRules, event: Event, mask: int, relaxed: bool) -> None:
+        before = self.branches
+        super().take(rules, event, mask, relaxed)
+        self._record(before, event[1])
+
+    def pass_over(self, rules: AutomatonRules, event: Event, mask: int) -> None:
+        before = self.branches
+        super().pass_over(rules, event, mask)
+        self._record(before, event[1])
+
+    def _record(self, before: list[Branch], place: int) -> None:
+        if not self.branches:
+            self.stopped_at = place
+            if not self.changes:
+                self.changes.append((place, before))
+        elif [(way.state, way.taken) for way in self.branches] != [(way.state, way.taken) for way in before]:
+            self.changes.append((place, self.branches))
+
+    def close(self, rules: AutomatonRules, to_the_last: bool = False) -> Branch | None:
+        outcome = super().close(rules, to_the_last)
+        self.match = _list_taken(outcome) if outcome else ()
+        return outcome
+
+
+def _list_taken(branch: Branch) -> tuple[TakenEvent, ...]:
+    return tuple(TakenEvent(*event) for event in branch.taken)
+
+
+@dataclass
+class TracedRules(AutomatonRules):
+    """The rules of a recorded search. check_step: called at each step; it raises an error if there are too many.
+
+    An event of the search is (time, place), and the values that conditions read. An attempt takes `TakenEvent`s.
+    """
+
+    check_step: Callable[[], None] = skip_check
+    key: str = ""
+    attempts: list[TracedAttempt] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.needed = {}  # no attempt is postponed until all symbols that it needs have arrived
+
+    def create_attempt(self, first_us: int, start: Branch) -> TracedAttempt:
+        return TracedAttempt(first_us, [start], key=self.key)
+
+    def begin(self, event: Event, mask: int) -> Attempt | None:
+        attempt = super().begin(event, mask)
+        if isinstance(attempt, TracedAttempt):
+            self.attempts.append(attempt)
+        return attempt
+
+    def list_takes(self, branch: Branch, event: Event, mask: int) -> tuple[Take, ...]:
+        self.check_step()
+        return super().list_takes(branch, event, mask)
+
+    def take_event(self, branch: Branch, take: Take, event: Event, through: int, choices: tuple[int, ...]) -> Branch:
+        after = super().take_event(branch, take, event, through, choices)
+        (symbol,) = self.pattern.list_symbols(take.bit)
+        return after._replace(taken=(*branch.taken, TakenEvent(event[1], symbol, take.hidden)))
+
+
+def trace_attempts(rules: TracedRules, events: SearchedEvents) -> list[TracedAttempt]:
+    """Search the events key by key, and return all attempts. Raises what `check_step` raises."""
+    for key, places in events.places_by_key.items():
+        rules.key = key
+        automaton = create_match_automaton(rules)
+        for place in places:
+            if events.masks[place] or rules.pattern.needs_every_event:
+                automaton.take(build_event(rules.pattern, events, place), events.masks[place])
+        while not rules.to_the_last and (deadline := automaton.compute_deadline_us()) is not None:
+            automaton.advance(deadline + 1)
+        automaton.finish()
+    return rules.attempts
+
+
+def build_event(pattern: Pattern, events: SearchedEvents, place: int) -> Event:
+    """Return an event as the search takes it."""
+    if pattern.bindings is None:
+        return events.times[place], place
+    return events.times[place], place, tuple(events.values[name][place] for name in pattern.bindings.names)
