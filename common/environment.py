@@ -166,6 +166,11 @@ ADMIN_PASSWORD = Variable(
     "WEIR_ADMIN_PASSWORD", "for manage.py seed: the first administrator's password", unset="random", secret=True
 )
 
+OBSERVER_AGENTS = Switch(
+    "WEIR_OBSERVER_AGENTS",
+    "1: the observer also runs the agents of all nodes in WEIR_NODES; 0: each agent is a process",
+    unset="0; with ./run, 1",
+)
 SUPERVISOR = Variable("WEIR_SUPERVISOR", "socket of the supervisor; set by ./run", unset="no supervisor")
 
 # Production and access.

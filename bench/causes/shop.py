@@ -107,8 +107,9 @@ class Shop(ApiPlant):
         super().__exit__(*raised)
 
     def environment_of_run(self) -> dict[str, str]:
-        allowed = {"WEIR_EGRESS_ALLOW": "127.0.0.0/8", "WEIR_HANDLERS": "math.sqrt"}
-        return {**super().environment_of_run(), **allowed}
+        """Return an environment in which agents are processes, so that one of them can be suspended."""
+        settings = {"WEIR_EGRESS_ALLOW": "127.0.0.0/8", "WEIR_HANDLERS": "math.sqrt", "WEIR_OBSERVER_AGENTS": "0"}
+        return {**super().environment_of_run(), **settings}
 
     def open(self) -> None:
         """Its queues, its application, its rules and who is notified; then producers begin."""

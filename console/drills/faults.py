@@ -20,6 +20,7 @@ from console.connections.processes import list_family, send_signal
 from console.drills.scenarios import BURST_FACTOR, FAILING_SHARE, SLOW_FACTOR, FaultKind
 from queues import keys, projection
 from queues.models import Container, Node, Queue
+from queues.nodes.agents_here import list_node_processes
 from queues.publishing.streams import EventStream, StreamPublisher
 from workers.documents.snapshot import Snapshot
 from workers.placement import plans, proposals
@@ -127,7 +128,7 @@ class EmbeddedPlant:
         elif kind == "failing_events":
             self._set_options(queue, {**undo["handler_options"], "failing": FAILING_SHARE}, now)
         elif kind == "node_lost":
-            for name in (f"agent-{node}", node):
+            for name in list_node_processes(node):
                 supervisor.take_down(name)
         elif kind == "observer_suspended":
             supervisor.suspend("observer")
@@ -170,7 +171,7 @@ class EmbeddedPlant:
         elif kind in ("slow_handler", "failing_events"):
             self._restore_options(kind, queue, undo["handler_options"], now)
         elif kind == "node_lost":
-            for name in (node, f"agent-{node}"):
+            for name in reversed(list_node_processes(node)):
                 supervisor.start(name)
         elif kind == "observer_suspended":
             if supervisor.get_process("observer").pid == undo["pid"]:

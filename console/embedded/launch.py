@@ -44,7 +44,7 @@ WILDCARDS = {"0.0.0.0": LOOPBACK, "::": "::1"}
 PROGRAM = "./run" if release.IS_CHECKOUT else "weir run"
 NODES = ("n1", "n2", "n3")
 DEFAULT_PORT, MAX_PORT = 8000, 65_535
-ARCHIVE_CLASSES_AFTER_SECONDS = 600.0
+ARCHIVE_CLASSES_AFTER_SECONDS = 120.0
 LOADING_SECONDS = 600.0  # time for a server to load its file: four of a gigabyte share a slow disk
 # Also SIGINT: a shell that starts this in the background ignores it, and Python then keeps it so.
 STOPPING = (signal.SIGTERM, signal.SIGINT)
@@ -280,6 +280,7 @@ def set_environment(data: Path) -> None:
     variables.PROCESS[variables.DATA.name] = str(data)
     variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     variables.PROCESS.setdefault("PYTHONUNBUFFERED", "1")
+    variables.PROCESS.setdefault(variables.OBSERVER_AGENTS.name, "1")  # all nodes are on this machine
     # By default, each thread of a process has its own arena, and most threads allocate little.
     variables.PROCESS.setdefault("MALLOC_ARENA_MAX", "2")
     # Arrow's own allocator keeps 60 MB once a process has written a file.
@@ -343,6 +344,7 @@ def main(arguments: list[str]) -> int:
     try:
         parse_nodes(variables.NODES.get_text())
         variables.PRODUCTION.is_on()
+        variables.OBSERVER_AGENTS.is_on()
         replica_processes = variables.PIPELINE_REPLICA_PROCESSES.get_whole_number()
         check_whole(data)
         EmbeddedServers(data)
@@ -378,7 +380,8 @@ def main(arguments: list[str]) -> int:
         nodes = parse_nodes(variables.NODES.get_text())
         slots = max(2, os.cpu_count() or 2)
         extra = [DRILL, SHOP] if options.demo else [DRILL]
-        plant = [*list_plant_processes([*nodes], slots, page.host, page.port, replica_processes), *extra]
+        agents = [] if variables.OBSERVER_AGENTS.is_on() else [*nodes]
+        plant = [*list_plant_processes(agents, slots, page.host, page.port, replica_processes), *extra]
         supervisor.start(servers, plant)
         FileSync((data / "servers" / server.name for server in servers), say).begin()
         wait_for_servers()

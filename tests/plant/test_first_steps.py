@@ -213,7 +213,7 @@ def count_processed(plant):
 def do_step_9(plant, step):
     assert "notifications" in plant.read_page("/alerts/").lower()
     (command,) = [command for command in step.commands if command.startswith("kill")]
-    plant.run_command(f"{command} {plant.read_process_id('agent-n2')}")
+    plant.run_command(f"{command} {plant.read_process_id('n2')}")
 
     def find_alert():
         rows = plant.answer("alerts")["alerts"]
@@ -225,7 +225,7 @@ def do_step_9(plant, step):
     (runbook,) = set(re.findall(r"/help/operate/alerts/[\w-]+/", plant.read_page(f"/alerts/{alert['id']}/")))
     assert "<h1" in plant.read_page(runbook)
     plant.sign_in()
-    plant.ask("processes/agent-n2/restart", at_once=True)
+    plant.ask("processes/n2/restart", at_once=True)
     wait(lambda: find_alert() is None)
 
 

@@ -183,10 +183,9 @@ PARTS = {
     "jobs worker": ("console.celery", "--queues jobs"),
     "control worker": ("console.celery", "--queues control"),
     "beat": ("console.beat", "beat"),
-    "agent": ("queues.nodes.agent", "n1"),
     "pipeline": ("workers.pipeline.runtime.application",),
 }
-FROZEN = ("observer", "agent", "control worker", "pipeline")
+FROZEN = ("observer", "control worker", "pipeline")
 
 
 def test_a_night_in_which_everything_fails_is_said_truly_on_every_page(plant, night):

@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from common.errors import BadInput
+from queues.nodes.agents_here import get_agent_process
 from workers.documents.snapshot import Snapshot
 from workers.plants.topology import build_topology
 
@@ -99,7 +100,7 @@ def _iterate_reader_edges(snapshot: Snapshot) -> Iterator[Edge]:
 def _iterate_process_edges(snapshot: Snapshot) -> Iterator[Edge]:
     """Return the processes of this host that make a part work: a node's server and agent are named after it."""
     for name in snapshot.nodes:
-        yield from ((f"node/{name}", f"process/{process}") for process in (name, f"agent-{name}"))
+        yield from ((f"node/{name}", f"process/{process}") for process in (name, get_agent_process(name)))
     for name, host in snapshot.hosts.items():
         yield f"host/{name}", f"process/worker-{host.role}"
     replicas = {event.name for event in snapshot.processes if event.name.startswith("pipeline-")}

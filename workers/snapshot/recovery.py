@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from controllers.framework.reason import format_count
+from queues.nodes.agents_here import get_agent_process
 from queues.nodes.node_state import OFFLINE, OVERLOADED
 from workers.alerts.evaluation.impact import join_names
 from workers.control.kinds.registry import find_display
@@ -76,7 +77,7 @@ def describe_recovery(problem: Problem, processes: Sequence[ProcessEvent], find_
     kind, _, name = problem.subject.partition("/")
     lasted = format_seconds(problem.ended_at - problem.began_at)
     said = f"{NAMES[kind].format(name)} {problem.returns_to} again after {lasted}"
-    own = (name, f"agent-{name}") if kind == "node" else PROCESSES.get(kind, ())
+    own = (name, get_agent_process(name)) if kind == "node" else PROCESSES.get(kind, ())
     for event in processes:
         if event.kind == "restarted" and event.name in own and event.at >= problem.began_at - SHOWN_SECONDS:
             return f"{said}: {format_restart(event)}."

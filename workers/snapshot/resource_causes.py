@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from controllers.framework.reason import capitalize, format_count
+from queues.nodes.agents_here import OBSERVER, get_agent_process
 from queues.nodes.node_state import OFFLINE, TOOBUSY
 from workers.alerts.evaluation.impact import describe_node_impact, join_names
 from workers.documents.pipeline import FAILED, STALLED, STARTING, UNHEARD
@@ -89,7 +90,7 @@ def _find_lost_nodes(scene: Scene) -> Iterator[Cause]:
 
 def _describe_lost_node(scene: Scene, name: str) -> tuple[str, list[SuggestedAction]]:
     """Return which process of a silent node does not work, and the restarts, that of this process first."""
-    snapshot, agent = scene.snapshot, f"agent-{name}"
+    snapshot, agent = scene.snapshot, get_agent_process(name)
     suspended = find_suspended(snapshot, agent, name)
     # Without its server, a new agent has nothing to report.
     down = list_processes(snapshot, "down", name, agent)
@@ -117,7 +118,8 @@ def _describe_lost_node(scene: Scene, name: str) -> tuple[str, list[SuggestedAct
         sentence = f"Node {name} stopped reporting: its server does not respond."
         return sentence, [restarts[name], restarts[agent]]
     sentence = f"Node {name} stopped reporting{format_since(snapshot.nodes[name].age_seconds)}."
-    return sentence, [restarts[agent], restarts[name]]
+    # An observer that composes this snapshot also runs its agents, so the server is the likelier cause.
+    return sentence, [restarts[name]] if agent == OBSERVER else [restarts[agent], restarts[name]]
 
 
 def _find_stopped_control(scene: Scene) -> Iterator[Cause]:

@@ -15,6 +15,8 @@ from console.management.one_line import OneLineCommand
 from console.storage.database_limits import hold_work_limits
 from console.timeline.process_events import ProcessWatch
 from console.timeline.restarts import has_log
+from queues.nodes.addresses import parse_nodes
+from queues.nodes.agents_here import AgentThreads
 from workers.coordination.connections import control_server
 from workers.coordination.plant_clock import get_plant_clock
 from workers.documents.snapshot import Snapshot
@@ -34,14 +36,22 @@ class Command(OneLineCommand):
     requires_system_checks = []  # as for `JsonCommand`
 
     def handle(self, *arguments: object, **options: object) -> None:
-        own_process.watch()
+        agents = _build_agents()
+        own_process.watch(agents.detect_fault)
         hold_work_limits(connection.settings_dict, settings.WEIR_DATABASE_LIMITS)
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
+        agents.start()
         # What it has enabled at attached plants is disabled when it stops.
-        with closing(PlantWatch()) as others:
+        with closing(agents), closing(PlantWatch()) as others:
             _build_observer(others).run(stop)
+
+
+def _build_agents() -> AgentThreads:
+    """Return the agents that run in this process: none, unless the environment requests it."""
+    nodes = parse_nodes(variables.NODES.get_text()) if variables.OBSERVER_AGENTS.is_on() else {}
+    return AgentThreads([*nodes], settings.REDIS_URL)
 
 
 def _build_observer(others: PlantWatch) -> Observer:

@@ -2,7 +2,7 @@
 
 A start that finds the file neither unpacks nor verifies ten thousand classes, which is half of the processor time that
 its Java takes to start. `python -m workers.pipeline.runtime.class_archive` makes the file beside the installed
-packages, once for a version of Spark and a Java; `./run` does so when its plant has run for ten minutes. Without the
+packages, once for a version of Spark and a Java; `./run` does so when its plant has run for two minutes. Without the
 file, or with that of another Java, a start takes longer.
 """
 

@@ -14,6 +14,7 @@ from common.files import keep_private
 
 TASKS = "pyspark.worker"  # the kind that executes tasks
 NEEDED = (
+    "workers.pipeline.runtime.long_tasks",
     "workers.pipeline.tiers.event_source",
     "workers.pipeline.tiers.native_task",
     "workers.pipeline.tiers.operators",
