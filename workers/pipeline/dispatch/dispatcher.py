@@ -33,7 +33,7 @@ GATHERING_SHARE_OF_LATENESS = 0.4
 MIN_GATHERING_SECONDS, MAX_GATHERING_SECONDS = 0.5, 2.0
 GATHERING_SHARE_OF_LATENCY = 0.1  # if the application declares a latency
 # The pause between two steps is short while many events arrive: for BUSY_SECONDS after a dispatch at a high rate.
-BUSY_PAUSE_SECONDS, CALM_PAUSE_SECONDS = 0.02, 0.2
+MIN_PAUSE_SECONDS, BUSY_PAUSE_SECONDS, CALM_PAUSE_SECONDS = 0.005, 0.02, 0.2
 BUSY_SECONDS = 1.0
 BUSY_EVENTS_PER_SECOND = 2_000.0
 
@@ -87,8 +87,12 @@ class Dispatcher:
 
     @property
     def pause_seconds(self) -> float:
-        """Return how long to wait until the next step."""
-        return BUSY_PAUSE_SECONDS if self._monotonic() < self._busy_until else CALM_PAUSE_SECONDS
+        """Return the time from the start of a step to the start of the next step."""
+        if self._monotonic() >= self._busy_until:
+            return CALM_PAUSE_SECONDS
+        controls = self.cursor.controls
+        gathering = compute_gathering_seconds(controls.lateness_seconds, controls.latency_seconds)
+        return max(MIN_PAUSE_SECONDS, min(BUSY_PAUSE_SECONDS, gathering))
 
     def step(self, full: bool = False) -> int:
         """Make one dispatch if there is something new, and return the number of events.
