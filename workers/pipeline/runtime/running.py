@@ -102,7 +102,8 @@ class Running:
         self._nodes = Nodes(timeout_seconds=1.0)
         names = application.queues
         controls = application.controls
-        self._dispatcher = Dispatcher(control_url, application.name, names, application.replicas, controls)
+        producers = application.ordered_producers
+        self._dispatcher = Dispatcher(control_url, application.name, names, application.replicas, controls, producers)
         self._replicas = (*application.replicas, *sorted(self._list_retiring()))
         self._reports = BatchReports(self._control, application.name)
         self._slots, self._taken, self._publishes_here = slots, 0, False
