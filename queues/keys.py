@@ -71,6 +71,12 @@ PRODUCERS = Key(
     "web telemetry pipeline observer → web telemetry pipeline observer workers",
     "producer|queue → JSON {events, blocks, rejected, rerouted, at, reported}, cumulative, every second",
 )
+PRODUCER_SESSIONS = Key(
+    "weir:producer-sessions:{queue}",
+    "hash",
+    "web telemetry pipeline observer workers → pipeline",
+    "producer → its newest session, if it publishes in order: `queues.publishing.producer_order`",
+)
 INSTALLATION = Key(
     "weir:installation",
     "string",

@@ -23,7 +23,7 @@ import pyarrow.parquet as parquet
 from pyspark.sql import SparkSession
 
 from bench.pipeline.events import generate_events, telemetry
-from bench.pipeline.plant import BATCH_EVENTS, NODES, build_reading, pace, plant, wait_for
+from bench.pipeline.plant import BATCH_EVENTS, NODES, PRODUCER, build_reading, pace, plant, wait_for
 from queues.events.block import Block, decode, from_columns
 from queues.publishing.client import Client
 from workers.pipeline.declaration.declaration import Application, parse_application_text, read_application
@@ -88,6 +88,8 @@ def _figures(spark: SparkSession, folder: Path, rows: int) -> tuple[dict[str, fl
     soon = replace_times(sequence, 0.05, 0.125)
     figures |= _print_figures(measure_latency(spark, folder / "4", soon, SOON_EVERY_SECONDS, name="soon_"))
     figures |= _print_figures(measure_latency(spark, folder / "5", soon, SOON_EVERY_SECONDS, True, "burst_"))
+    ordered = replace(soon, ordered_producers=dict.fromkeys(soon.queues, (PRODUCER,)))
+    figures |= _print_figures(measure_latency(spark, folder / "6", ordered, SOON_EVERY_SECONDS, name="ordered_"))
     return figures, limit
 
 

@@ -32,6 +32,7 @@ from workers.pipeline.status.status import StatusBoard
 from workers.pipeline.tiers.finished_batch import InterEventBatch, ReplicaBatch
 
 NODES = ("n1", "n2", "n3")
+PRODUCER = "bench"
 BATCH_EVENTS = 400_000  # twice what applications have by default: for throughput, not for soon
 PIECE_EVENTS = 40_000
 ROOM_BYTES = 2**30
@@ -153,7 +154,8 @@ def plant(application: Application, batch_events: int = BATCH_EVENTS) -> Iterato
         queues = {name: QueueSpec(name, kind, share(list(nodes))) for name, kind in kinds.items()}
         with redis.Redis.from_url(urls["control"]) as control:
             control.set(keys.TOPOLOGY, Topology(1, nodes, queues).to_json())
-            with Client(urls["control"], "bench", timeout_seconds=5.0) as client:
+            in_order = bool(application.ordered_producers)
+            with Client(urls["control"], PRODUCER, timeout_seconds=5.0, in_order=in_order) as client:
                 yield Plant(control, urls["control"], application, client, batch_events)
 
 

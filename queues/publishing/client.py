@@ -30,6 +30,7 @@ from queues import keys, pausing, throttling
 from queues.control.connection import ConnectionOptions, connect
 from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns, from_events
 from queues.nodes.addresses import add_login
+from queues.publishing.producer_order import ProducerOrder
 from queues.publishing.producers import ProducerReport
 from queues.publishing.splitter import Splitter
 from queues.segments.segment import Segment
@@ -142,6 +143,9 @@ class Client:
     refreshing. Each node is waited for at most `timeout_seconds` (TIMEOUT_SECONDS by default), so a frozen node costs a
     publisher that time once. `when_throttled`: what `publish` does while its queue is throttled. `throttled_seconds`
     is the total time that callers have waited because of throttling.
+
+    in_order: publish one call after the other, each with later event times than the call before, so that applications
+    that declare this producer need not wait for late events. Use a distinct `producer` name in one process only.
     """
 
     def __init__(
@@ -154,10 +158,11 @@ class Client:
         sleep: Callable[[float], None] = time.sleep,
         timeout_seconds: float | None = None,
         when_throttled: WhenThrottled = "wait",
+        in_order: bool = False,
     ) -> None:
         self.producer, self.throttled_seconds = producer, 0.0
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
-        self._when_throttled = when_throttled
+        self._when_throttled, self._in_order = when_throttled, in_order
         self._timeout_seconds = TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
         # The counts there are cumulative: one that is lost with a primary is in the next report.
         self._control = connect(control_url, acknowledged=False, **_build_fail_fast_options(self._timeout_seconds))
@@ -178,6 +183,7 @@ class Client:
         self._lock = threading.RLock()
         self._senders = ThreadPoolExecutor(max_workers=8, thread_name_prefix="weir-flush")
         self._report = ProducerReport(self._control, self.producer, self._clock)
+        self._orders: dict[str, ProducerOrder] = {}  # by queue
         self._process = os.getpid()  # last: from now on another thread continues with these
 
     def __enter__(self) -> "Client":
@@ -213,15 +219,42 @@ class Client:
         `NoContainerAvailable` (`stored` says what was stored before).
         """
         self.admit(queue)
+        if self._in_order:
+            return self._publish_in_order(queue, lambda now_us: [self._build_batch(events, now_us)])
         return self.publish_batches(queue, [self._build_batch(events)])
 
     def publish_batches(self, queue: str, batches: Iterable[pa.RecordBatch]) -> PublishResult:
         """Publish batches of `SCHEMA`: the next one is made while the servers store the last."""
+        if self._in_order:
+            self.admit(queue)
+            return self._publish_in_order(queue, lambda _: batches)
         return Publishing(self, self.admit(queue).name).run(batches)
 
     def publish_blocks(self, queue: str, blocks: Iterable[EncodedBlock]) -> PublishResult:
         """Publish ready-made blocks under their own ids, such as those of an outbox that is sent again."""
         return Publishing(self, self.admit(queue).name).run_blocks(blocks)
+
+    def _publish_in_order(self, queue: str, build: Callable[[int], Iterable[pa.RecordBatch]]) -> PublishResult:
+        """Publish a call after all earlier calls are stored. build: returns the batches, given the current time (µs).
+
+        Without the control server, or after a failure, the blocks belong to no order that a reader knows.
+        """
+        with self._lock:
+            order = self._orders.setdefault(queue, ProducerOrder(self._control, self.producer, queue))
+        with order.lock:
+            batches = list(build(max(self._now_us(), order.newest_us + 1)))
+            blocks = order.number_blocks(batches)
+            for batch in batches:
+                self.sample(queue, batch)
+            try:
+                order.register()
+                return self.publish_blocks(queue, blocks)
+            except redis.RedisError:
+                order.restart()
+                return self.publish_blocks(queue, blocks)
+            except BaseException:
+                order.restart()
+                raise
 
     def build_blocks(self, events: Events) -> list[EncodedBlock]:
         """Return events as blocks, for callers that retry until they are stored: they keep their ids.
@@ -309,8 +342,11 @@ class Client:
         """Count what was stored in the producer's figures."""
         self._report.add(queue, published.events, published.blocks, rerouted=published.rerouted)
 
-    def _build_batch(self, events: Events) -> pa.RecordBatch:
-        now_us = round(self._clock() * 1_000_000)
+    def _now_us(self) -> int:
+        return round(self._clock() * 1_000_000)
+
+    def _build_batch(self, events: Events, now_us: int | None = None) -> pa.RecordBatch:
+        now_us = self._now_us() if now_us is None else now_us
         columnar = isinstance(events, pa.RecordBatch | pa.Table)
         return from_columns(events, now_us) if columnar else from_events(events, now_us)
 

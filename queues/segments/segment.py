@@ -157,6 +157,7 @@ class WaitingBlock(NamedTuple):
     entry_id: str
     events: int
     newest_time_us: int
+    block_id: str = ""
 
 
 class DepartingBlock(NamedTuple):
@@ -261,7 +262,10 @@ class Segment:
         """
         with self.convert_errors():
             rows = self.run_script("scan", after_id or "0-0", limit_events, int(anew))
-        return [WaitingBlock(entry_id.decode(), int(n), int(t)) for entry_id, n, t in rows]
+        return [
+            WaitingBlock(entry_id.decode(), int(n), int(t), block_id.decode(errors="backslashreplace"))
+            for entry_id, n, t, block_id in rows
+        ]
 
     def read(self, after_id: str, through_id: str, most_bytes: int = READ_BYTES) -> Iterator[tuple[str, str, bytes]]:
         """Yield (entry id, block id, data) after `after_id` up to and including `through_id`.

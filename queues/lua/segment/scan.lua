@@ -2,7 +2,7 @@
 -- Lists what waits after an entry, without payloads.
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, id, maximum events, 1: from the beginning if the id is of another stream
--- Answer  {{id, events, newest time}, …}, at least one row if anything waits
+-- Answer  {{id, events, newest time, block id}, …}, at least one row if anything waits
 -- include parts/segment
 local rows, events, limit = {}, 0, tonumber(ARGV[3])
 local function read(from)
@@ -12,7 +12,7 @@ local function read(from)
       local got = fields(entry)
       events = events + count(got.n)
       if #rows > 0 and events > limit then return end
-      rows[#rows + 1] = {entry[1], count(got.n), count(got.t)}
+      rows[#rows + 1] = {entry[1], count(got.n), count(got.t), got.i or ''}
       from = '(' .. entry[1]
     end
     if #entries < 16 then return end

@@ -9,6 +9,7 @@ YAML; see `applications/`.
 | replicas | number of intra-event replicas (1) |
 | latency_seconds | target time from an event to its complex events; determines how long the pipeline gathers events |
 | lateness_seconds | how late an event may arrive (5, or 0.4 times latency_seconds) |
+| ordered_producers | {queue: [all producers]}, if they all publish in order: no wait for late events |
 | attributes | {name: text, number or boolean, or {type, required}}: attributes that become columns |
 | criteria | {name: number}: values that rules refer to as `:name`; can be changed at run time |
 | monitor | list of {criterion, column, quantile, window_seconds (300), type}: criteria that follow a quantile
@@ -37,8 +38,8 @@ that emit a type).
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,7 @@ LATENESS_SECONDS = 5.0
 LATENESS_SHARE_OF_LATENCY = 0.4
 MAX_REPLICAS = 16
 MAX_QUEUES = 32
+MAX_PRODUCERS = 64
 MAX_OPERATORS = 32
 MAX_PATTERNS = 64
 MAX_TYPES = 1_000
@@ -104,6 +106,7 @@ _GENERAL_KEYS = (
     "replicas",
     "latency_seconds",
     "lateness_seconds",
+    "ordered_producers",
     "attributes",
     "criteria",
     "monitor",
@@ -120,7 +123,7 @@ class Application:
     """A declared application, read and validated, except for its SQL.
 
     Spark checks the SQL (`rules.check_rules`). sinks: type of complex event → the queues that it is published to.
-    engine: engine that runs the rules (ENGINES).
+    engine: engine that runs the rules (ENGINES). ordered_producers: queue → its producers, if they publish in order.
     """
 
     name: str
@@ -133,6 +136,7 @@ class Application:
     attributes: tuple[Attribute, ...] = ()
     monitored: tuple[MonitoredQuantile, ...] = ()
     engine: str = ENGINES[0]
+    ordered_producers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def patterns(self) -> tuple[Pattern, ...]:
@@ -226,7 +230,26 @@ def build_application(document: object, folder: Path) -> Application:
         attributes,
         _parse_monitored(document.get("monitor", []), criteria, attributes),
         checks.accept_choice(ENGINES).validate(document.get("engine", ENGINES[0]), "engine"),
+        _parse_producers(document.get("ordered_producers", {}), queues),
     )
+
+
+def _parse_producers(document: object, queues: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the producers of each queue."""
+    named = fields.check_mapping(document, "ordered_producers", tuple(queues), required=())
+    if named and (missing := [queue for queue in queues if queue not in named]):
+        raise BadInput(
+            "ordered_producers",
+            f"names no producers of {missing[0]!r}. Add all producers of every queue of the application, or remove"
+            " ordered_producers",
+        )
+    producers: dict[str, tuple[str, ...]] = {}
+    for queue, names in named.items():
+        where = f"ordered_producers.{queue}"
+        listed = fields.validate_items(names, where, most=MAX_PRODUCERS)
+        fields.check_distinct_names(distinct := [fields.validate_text(name, where) for name in listed], where)
+        producers[queue] = tuple(distinct)
+    return producers
 
 
 def _parse_latency(document: Mapping[str, object]) -> Controls:

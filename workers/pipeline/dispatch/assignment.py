@@ -77,9 +77,9 @@ def divide(
     waiting: list[AssignedRange] = []
     for container, entries in sorted(admitted.items()):
         after = start.ids.get(container, BEGINNING)
-        for entry_id, events, _ in entries:
-            waiting.append(AssignedRange(container, after, entry_id, events))
-            after = entry_id
+        for entry in entries:
+            waiting.append(AssignedRange(container, after, entry.entry_id, entry.events))
+            after = entry.entry_id
     left = sum(part.events for part in waiting)
     whole = sum(shares.values())
     targets = {name: share / whole * left + start.owed.get(name, 0.0) for name, share in shares.items() if share > 0}

@@ -2,22 +2,33 @@
 
 The watermark promises that no event at or before it is still to be dispatched, except late ones. It is the progress of
 the slowest container minus the allowed lateness. A container that was dispatched completely holds nothing back, and the
-watermark never goes back.
+watermark never goes back. If all containers were dispatched completely, and all producers publish in order, it is the
+progress of the slowest producer, without lateness (`dispatch.producer_progress`).
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from common.errors import BadInput
 from common.stored_document import StoredDocument, convert, convert_to_plain, replace_fields
 from workers.pipeline.declaration.controls import Controls
+from workers.pipeline.dispatch.producer_progress import ProducerProgress
 
 VERSION = 2
 BEGINNING = "0-0"
 NEW_START = "Start once with --reset to start over at the oldest events still waiting."
 
-Entry = tuple[str, int, int]  # (entry id, events, newest event time in µs)
+Producers = Mapping[str, tuple[str, ...]]  # queue → its producers, if the application declares them
+
+
+class Entry(NamedTuple):
+    """An entry of a container: a block of events."""
+
+    entry_id: str
+    events: int
+    newest_us: int
+    block_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,7 +69,8 @@ class Cursor(VersionedDocument, frozen=True):
 
     tick: number of the dispatch. ids: container → last entry dispatched. newest_us: container → newest event time
     dispatched, at most the time of the clock; furthest_us: of all containers, including times ahead of the clock. owed:
-    replica → events still owed to it by its share. skipped: nodes that did not answer.
+    replica → events still owed to it by its share. skipped: nodes that did not answer. producers: progress of the
+    declared producers.
     """
 
     what = "cursor"
@@ -70,6 +82,7 @@ class Cursor(VersionedDocument, frozen=True):
     owed: Mapping[str, float] = {}
     controls: Controls = Controls()
     skipped: tuple[str, ...] = ()
+    producers: ProducerProgress = ProducerProgress()
 
 
 def admit(scans: Mapping[str, Scan], limit_events: int, turn: int = 0) -> dict[str, tuple[Entry, ...]]:
@@ -87,7 +100,7 @@ def admit(scans: Mapping[str, Scan], limit_events: int, turn: int = 0) -> dict[s
         for name in list(waiting):
             if total >= limit_events:
                 break
-            total += scans[name].entries[taken[name]][1]
+            total += scans[name].entries[taken[name]].events
             taken[name] += 1
             if taken[name] == len(scans[name].entries):
                 waiting.remove(name)
@@ -102,17 +115,19 @@ def advance(
     now_us: int,
     skipped: Iterable[str] = (),
     holding: Iterable[str] = (),
+    producers: Producers | None = None,
 ) -> Cursor:
     """Return the cursor after the admitted entries, or `start` itself if there are none.
 
     skipped: nodes that did not answer. holding: containers that did not answer and may still contain earlier events. An
-    event time in the future counts as now, so that one wrong clock can't make all other events late.
+    event time in the future counts as now, so that one wrong clock can't make all other events late. producers: all
+    producers of the queues, if they are declared.
     """
     if not admitted:
         return start
     newest_us, furthest_us = dict(start.newest_us), start.furthest_us
     for name, entries in admitted.items():
-        newest = max(entry[2] for entry in entries)
+        newest = max(entry.newest_us for entry in entries)
         newest_us[name] = max(newest_us.get(name, 0), min(now_us, newest))
         furthest_us = max(furthest_us, newest)
     unread = {
@@ -124,15 +139,25 @@ def advance(
         progress_us = min((newest_us[name] for name in holders), default=max(newest_us.values()))
         candidate_us = progress_us - controls.lateness_us
         watermark_us = candidate_us if watermark_us is None else max(watermark_us, candidate_us)
+    progress = start.producers
+    if producers:
+        for name, entries in admitted.items():
+            blocks = [(entry.block_id, entry.newest_us) for entry in entries]
+            progress = progress.add(name.partition("/")[0], blocks, now_us, controls.lateness_us)
+        settled_us = None if holders else progress.compute_settled_us(producers, now_us)
+        if settled_us is not None:
+            watermark_us = settled_us if watermark_us is None else max(watermark_us, settled_us)
+        progress = progress.skip_missing(watermark_us, controls.lateness_us)
     return replace_fields(
         start,
         tick=start.tick + 1,
-        ids={**start.ids, **{name: entries[-1][0] for name, entries in admitted.items()}},
+        ids={**start.ids, **{name: entries[-1].entry_id for name, entries in admitted.items()}},
         newest_us=newest_us,
         furthest_us=furthest_us,
         watermark_us=watermark_us,
         controls=controls,
         skipped=tuple(sorted(skipped)),
+        producers=progress,
     )
 
 

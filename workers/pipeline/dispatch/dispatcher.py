@@ -9,7 +9,7 @@ afterwards. The admission limits are the room in the result queue, the flow loop
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from common.errors import BadInput
 from common.stored_document import replace_fields
@@ -21,7 +21,7 @@ from queues.topology import KnownTopology, Topology
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.admission import AdmissionLimits
 from workers.pipeline.dispatch.assignment import MIN_PIECE_EVENTS, Dispatches, divide
-from workers.pipeline.dispatch.cursor import BEGINNING, Cursor, Scan, admit, advance, close
+from workers.pipeline.dispatch.cursor import BEGINNING, Cursor, Entry, Producers, Scan, admit, advance, close
 from workers.pipeline.dispatch.result_queue import ResultQueue
 from workers.pipeline.events.containers import UNREACHABLE, Nodes
 
@@ -33,7 +33,7 @@ GATHERING_SHARE_OF_LATENESS = 0.4
 MIN_GATHERING_SECONDS, MAX_GATHERING_SECONDS = 0.5, 2.0
 GATHERING_SHARE_OF_LATENCY = 0.1  # if the application declares a latency
 # The pause between two steps is short while many events arrive: for BUSY_SECONDS after a dispatch at a high rate.
-BUSY_PAUSE_SECONDS, CALM_PAUSE_SECONDS = 0.02, 0.2
+MIN_PAUSE_SECONDS, BUSY_PAUSE_SECONDS, CALM_PAUSE_SECONDS = 0.005, 0.02, 0.2
 BUSY_SECONDS = 1.0
 BUSY_EVENTS_PER_SECOND = 2_000.0
 
@@ -52,7 +52,10 @@ def compute_gathering_seconds(lateness_seconds: float, latency_seconds: float | 
 
 
 class Dispatcher:
-    """The state of one run: connections, the allowance, and since when a node, or all nodes, are silent."""
+    """The state of one run: connections, the allowance, and since when a node, or all nodes, are silent.
+
+    producers: all producers of the queues, if they are declared. Event time then follows their order.
+    """
 
     def __init__(
         self,
@@ -61,12 +64,14 @@ class Dispatcher:
         queues: tuple[str, ...],
         replicas: tuple[str, ...],
         defaults: Controls,
+        producers: Producers | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._control = connect(control_url, socket_timeout=5.0)
         self._nodes = Nodes(timeout_seconds=1.0)
         self._queues, self._replicas, self._defaults = queues, replicas, defaults
+        self._producers: Producers = producers or {}
         self._controls_key = keys.PIPELINE_CONTROLS.build(application)
         self._dispatches = Dispatches(self._control, application)
         self._given = self._dispatches.list_replicas()  # includes those of earlier versions
@@ -87,8 +92,12 @@ class Dispatcher:
 
     @property
     def pause_seconds(self) -> float:
-        """Return how long to wait until the next step."""
-        return BUSY_PAUSE_SECONDS if self._monotonic() < self._busy_until else CALM_PAUSE_SECONDS
+        """Return the time from the start of a step to the start of the next step."""
+        if self._monotonic() >= self._busy_until:
+            return CALM_PAUSE_SECONDS
+        controls = self.cursor.controls
+        gathering = compute_gathering_seconds(controls.lateness_seconds, controls.latency_seconds)
+        return max(MIN_PAUSE_SECONDS, min(BUSY_PAUSE_SECONDS, gathering))
 
     def step(self, full: bool = False) -> int:
         """Make one dispatch if there is something new, and return the number of events.
@@ -133,7 +142,7 @@ class Dispatcher:
         elif limit >= beyond_limit:
             self.stall_reason = None
         if all(scan.complete for scan in scans.values()):
-            events = sum(entry[1] for scan in scans.values() for entry in scan.entries)
+            events = sum(entry.events for scan in scans.values() for entry in scan.entries)
             gathering = compute_gathering_seconds(controls.lateness_seconds, controls.latency_seconds)
             is_soon = now - self._dispatched_at < gathering
             if 0 < events < MIN_PIECE_EVENTS and is_soon:
@@ -160,7 +169,8 @@ class Dispatcher:
         holding = {name for name in known if name in down_containers or name.partition("/")[0] in self._paused}
         admitted = admit(scans, limit, start.tick)
         now_us = round(self._clock() * 1_000_000)
-        end = advance(start, scans, admitted, controls, now_us, down, holding)
+        start = self._register_producers(start, admitted)
+        end = advance(start, scans, admitted, controls, now_us, down, holding, self._producers)
         if end is start:
             if not holding and now - self._idle_since >= controls.lateness_seconds + SETTLING_SECONDS:
                 end = close(start, controls, now_us)
@@ -179,6 +189,23 @@ class Dispatcher:
         if events >= BUSY_EVENTS_PER_SECOND * min(1.0, passed):
             self._busy_until = now + BUSY_SECONDS
         return events
+
+    def _register_producers(self, start: Cursor, admitted: Mapping[str, tuple[Entry, ...]]) -> Cursor:
+        """Return the cursor with the producers' newest sessions, if a block belongs to an unknown session.
+
+        A producer registers its session before its first block.
+        """
+        blocks: dict[str, list[str]] = {}
+        for name, entries in admitted.items() if self._producers else ():
+            blocks.setdefault(name.partition("/")[0], []).extend(entry.block_id for entry in entries)
+        if all(start.producers.knows(queue, block_ids) for queue, block_ids in blocks.items()):
+            return start
+        sessions = {
+            f"{queue}/{producer.decode()}": session.decode()
+            for queue in self._producers
+            for producer, session in expect_bytes(self._control).hgetall(keys.PRODUCER_SESSIONS.build(queue)).items()
+        }
+        return replace_fields(start, producers=start.producers.register(self._producers, sessions))
 
     def _scan(self, topology: Topology, limit: int) -> tuple[dict[str, Scan], set[str]]:
         """Return the new entries of each container.
@@ -205,8 +232,8 @@ class Dispatcher:
                 log.warning("%s is a new stream; it is read from its beginning.", container)
                 self.cursor = replace_fields(self.cursor, ids={**self.cursor.ids, container: BEGINNING})
                 self._trimmed.pop(container, None)
-            entries = tuple((item.entry_id, item.events, item.newest_time_us) for item in scanned)
-            scans[container] = Scan(entries, sum(entry[1] for entry in entries) <= limit)
+            entries = tuple(Entry(*item) for item in scanned)
+            scans[container] = Scan(entries, sum(entry.events for entry in entries) <= limit)
         return scans, down
 
     def _trim(self, topology: Topology) -> None:

@@ -102,7 +102,8 @@ class Running:
         self._nodes = Nodes(timeout_seconds=1.0)
         names = application.queues
         controls = application.controls
-        self._dispatcher = Dispatcher(control_url, application.name, names, application.replicas, controls)
+        producers = application.ordered_producers
+        self._dispatcher = Dispatcher(control_url, application.name, names, application.replicas, controls, producers)
         self._replicas = (*application.replicas, *sorted(self._list_retiring()))
         self._reports = BatchReports(self._control, application.name)
         self._slots, self._taken, self._publishes_here = slots, 0, False
@@ -227,7 +228,9 @@ class Running:
 
     def _dispatch_events(self) -> None:
         """Run the dispatcher's thread. It tries an unavailable server again; any other error ends the run."""
-        while not self._ending.wait(self._dispatcher.pause_seconds):
+        started = time.monotonic()
+        while not self._ending.wait(max(0.0, started + self._dispatcher.pause_seconds - time.monotonic())):
+            started = time.monotonic()
             try:
                 events = self._dispatcher.step(self.outbox.is_full)
                 dispatcher = self._dispatcher

@@ -240,3 +240,26 @@ def test_a_latency_that_the_lateness_takes_alone_is_refused():
     with pytest.raises(BadInput, match=r"must be greater than lateness_seconds \(2 s\), not 1 s") as refused:
         build_application({**GOOD, "latency_seconds": 1, "lateness_seconds": 2}, Path())
     assert refused.value.field == "latency_seconds"
+
+
+def test_producers_in_order_are_declared_for_every_queue():
+    queues = ["telemetry", "process"]
+    declared = {"telemetry": ["gateway"], "process": ["a", "b"]}
+    application = build_application({**GOOD, "queues": queues, "ordered_producers": declared}, Path())
+    assert application.ordered_producers == {"telemetry": ("gateway",), "process": ("a", "b")}
+
+
+@pytest.mark.parametrize(
+    ("producers", "field", "said"),
+    [
+        (["gateway"], "ordered_producers", "must be an object"),
+        ({"unknown": ["gateway"]}, "ordered_producers.unknown", "is unknown"),
+        ({"telemetry": "gateway", "process": ["a"]}, "ordered_producers.telemetry", "must be a list"),
+        ({"telemetry": ["a", "a"], "process": ["a"]}, "ordered_producers.telemetry", "'a' is used twice"),
+        ({"telemetry": ["a"]}, "ordered_producers", "names no producers of 'process'. Add all producers"),
+    ],
+)
+def test_producers_in_order_that_are_incomplete_are_rejected(producers, field, said):
+    with pytest.raises(BadInput, match=said) as refused:
+        build_application({**GOOD, "queues": ["telemetry", "process"], "ordered_producers": producers}, Path())
+    assert refused.value.field == field

@@ -10,14 +10,14 @@ from common.errors import BadInput
 from common.stored_document import replace_fields
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.assignment import MIN_PIECE_EVENTS, divide
-from workers.pipeline.dispatch.cursor import Cursor, Scan, admit, advance, close
+from workers.pipeline.dispatch.cursor import Cursor, Entry, Scan, admit, advance, close
 
 NOW_US = 1_000_000_000
 SECOND = 1_000_000
 
 
 def scan(*entries: tuple[int, int, int], complete: bool = True) -> Scan:
-    return Scan(tuple((f"{number}-0", events, newest) for number, events, newest in entries), complete)
+    return Scan(tuple(Entry(f"{number}-0", events, newest) for number, events, newest in entries), complete)
 
 
 ENTRIES = st.lists(st.tuples(st.integers(1, 512), st.integers(0, NOW_US)), max_size=12)
@@ -135,7 +135,7 @@ def test_every_admitted_event_is_in_exactly_one_assignment(steps, shares):
     cursor, read = Cursor(), {}
     for number, scans in enumerate(steps):
         renamed = {
-            name: Scan(tuple((f"{1000 * number + int(e[0][:-2])}-0", *e[1:]) for e in item.entries), True)
+            name: Scan(tuple(Entry(f"{1000 * number + int(e[0][:-2])}-0", *e[1:]) for e in item.entries), True)
             for name, item in scans.items()
         }
         admitted = admit(renamed, 10**6)
@@ -160,7 +160,7 @@ def test_every_admitted_event_is_in_exactly_one_assignment(steps, shares):
 def test_shares_hold_on_average_whatever_the_sizes_of_dispatches(shares, sizes):
     cursor, taken, total = Cursor(), dict.fromkeys(shares, 0), 0
     for number, blocks in enumerate(sizes):
-        entries = tuple((f"{100 * number + place + 1}-0", 512, 5) for place in range(blocks))
+        entries = tuple(Entry(f"{100 * number + place + 1}-0", 512, 5) for place in range(blocks))
         scans = {"t/n1": Scan(entries, True)}
         end = advance(cursor, scans, {"t/n1": entries}, Controls(), NOW_US)
         given, owed = divide(cursor, end, {"t/n1": entries}, shares, 0.0)
@@ -175,7 +175,7 @@ def test_shares_hold_on_average_whatever_the_sizes_of_dispatches(shares, sizes):
 
 def test_what_counts_no_event_is_read_all_the_same():
     """Another client has written a block without its number, or with a wrong one: it is to be refused."""
-    entries = (("1-0", 0, 5),)
+    entries = (Entry("1-0", 0, 5),)
     end = advance(Cursor(), {"t/n1": Scan(entries, True)}, {"t/n1": entries}, Controls(), NOW_US)
     given, _ = divide(Cursor(), end, {"t/n1": entries}, {"iap1": 1.0, "iap2": 1.0}, 0.0)
     (assignment,) = given.values()
@@ -183,7 +183,7 @@ def test_what_counts_no_event_is_read_all_the_same():
 
 
 def test_a_replica_without_a_share_gets_nothing():
-    entries = tuple((f"{place}-0", 512, 5) for place in range(1, 30))
+    entries = tuple(Entry(f"{place}-0", 512, 5) for place in range(1, 30))
     end = advance(Cursor(), {"t/n1": Scan(entries, True)}, {"t/n1": entries}, Controls(), NOW_US)
     given, _ = divide(Cursor(), end, {"t/n1": entries}, {"iap1": 0.0, "iap2": 1.0}, 0.0)
     assert set(given) == {"iap2"}

@@ -14,13 +14,7 @@ from tests.workers.pipeline.times import Times
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.admission import Reserve
 from workers.pipeline.dispatch.assignment import DispatcherOvertaken, Dispatches
-from workers.pipeline.dispatch.dispatcher import (
-    BUSY_PAUSE_SECONDS,
-    BUSY_SECONDS,
-    CALM_PAUSE_SECONDS,
-    Dispatcher,
-    compute_gathering_seconds,
-)
+from workers.pipeline.dispatch.dispatcher import BUSY_SECONDS, CALM_PAUSE_SECONDS, Dispatcher, compute_gathering_seconds
 from workers.pipeline.dispatch.result_queue import AttemptOvertaken, Blob, Result, ResultQueue, Room
 from workers.pipeline.events.containers import Faults, Nodes, Range, read_range
 
@@ -227,11 +221,30 @@ def test_steps_are_short_while_events_arrive_at_a_high_rate(dispatcher, publish,
         times.now += 0.02
         publish(100)
         assert dispatcher.step() == 100
-        assert dispatcher.pause_seconds == BUSY_PAUSE_SECONDS
+        assert dispatcher.pause_seconds == pytest.approx(0.01), "a tenth of the declared latency"
     times.now += BUSY_SECONDS
     publish(100)
     dispatcher.step()
     assert dispatcher.pause_seconds == CALM_PAUSE_SECONDS
+
+
+def test_event_time_follows_a_producer_in_order_without_lateness(control_server, control, plant_topology, times):
+    producers = {"telemetry": ("gateway",)}
+    made = Dispatcher(control_server.url, "app", ("telemetry",), REPLICAS, CALM, producers, times)
+    begin_us = time.time_ns() // 1000 - 60_000_000
+    with Client(control_server.url, "gateway", in_order=True) as client:
+        for seconds in range(3):
+            event = {"type": "t", "source": "s", "time": (begin_us + seconds * 1_000_000) / 1e6}
+            client.publish("telemetry", [event] * 3_000)
+            assert made.step() == 3_000
+    begun = [(watermark_us - begin_us) / 1e6 for watermark_us in [made.cursor.watermark_us]]
+    assert begun == [pytest.approx(2.0, abs=0.001)], "the first call counts after the lateness of 1 s"
+    assert Dispatches(control, "app").load_cursor() == made.cursor
+    with Client(control_server.url, "other") as client:
+        client.publish("telemetry", [{**event, "time": event["time"] + 0.5}] * 3_000)
+    assert made.step() == 3_000
+    assert (made.cursor.watermark_us - begin_us) / 1e6 == pytest.approx(2.0, abs=0.001), "it is not declared"
+    made.close()
 
 
 def test_after_a_restart_the_cursor_goes_on(dispatcher, publish, control_server, control, times):
