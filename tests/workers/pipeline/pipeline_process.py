@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -190,13 +190,17 @@ def publish_end(client: Client, begin: float) -> None:
 
 def assert_each_found_once(nodes, control, expected: set[tuple]) -> None:
     """Every match is published, once, when the outbox is empty."""
-    until(
-        lambda: len(alerts(nodes)) >= len(expected) and not control.hlen("weir:pipeline:outbox:exact"),
-        START_SECONDS,
-        every_seconds=0.2,
-    )
-    assert set(alerts(nodes).values()) == expected
-    assert len(alerts(nodes)) == len(expected), "a match was told twice"
+
+    def are_published() -> bool:
+        return len(alerts(nodes)) >= len(expected) and not control.hlen("weir:pipeline:outbox:exact")
+
+    with suppress(AssertionError):  # what is missing says more
+        until(are_published, START_SECONDS, every_seconds=0.2)
+    found = alerts(nodes)
+    missing = expected - set(found.values())
+    assert not missing, f"{len(missing)} of {len(expected)} are missing, such as {sorted(missing)[:5]}"
+    assert set(found.values()) == expected
+    assert len(found) == len(expected), "a match was told twice"
 
 
 def removed(nodes) -> int:
