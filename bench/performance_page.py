@@ -63,6 +63,9 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
             True,
         ),
         Row("the same during a burst, p95", "pipeline", "burst_event_to_alert_p95_seconds", "s", 0.5, True),
+        Row("two executors beside one", "executors", "two_to_one", "", 1.7),
+        Row("pause after a lost executor", "executors", "lost_executor_seconds", "s", 5.0, True),
+        Row("pause after a lost network", "executors", "lost_network_seconds", "s", 5.0, True),
         Row(
             "matcher, one thread, 200 keys",
             "matcher",

@@ -25,9 +25,9 @@ from queues.topology import NodeSpec, QueueSpec, Topology
 from workers.documents.pipeline import MonitoredStatus
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.cursor import Cursor
-from workers.pipeline.runtime.long_tasks import TaskSlots
 from workers.pipeline.runtime.restart import open_checkpoint
 from workers.pipeline.runtime.running import TIERS, Running
+from workers.pipeline.runtime.task_plan import TaskSlots
 from workers.pipeline.status.status import StatusBoard
 from workers.pipeline.tiers.finished_batch import InterEventBatch, ReplicaBatch
 
@@ -146,9 +146,9 @@ class Plant:
 
 
 @contextmanager
-def plant(application: Application, batch_events: int = BATCH_EVENTS) -> Iterator[Plant]:
-    """Three nodes with the application's queues; gone afterwards."""
-    with node_servers(("control", *NODES)) as urls:
+def plant(application: Application, batch_events: int = BATCH_EVENTS, bind: str = "127.0.0.1") -> Iterator[Plant]:
+    """Three nodes with the application's queues; gone afterwards. bind: the address of the servers."""
+    with node_servers(("control", *NODES), bind) as urls:
         nodes = {name: NodeSpec(name, urls[name]) for name in NODES}
         kinds = dict.fromkeys(application.queues, "pipeline") | {"alert": "jobs"}
         queues = {name: QueueSpec(name, kind, share(list(nodes))) for name, kind in kinds.items()}

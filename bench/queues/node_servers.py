@@ -19,14 +19,21 @@ START_SECONDS = 20
 
 
 @contextmanager
-def node_servers(names: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    """{name: url} of started servers; they and their files are gone afterwards."""
+def node_servers(names: tuple[str, ...], bind: str = "127.0.0.1") -> Iterator[dict[str, str]]:
+    """{name: url} of started servers; they and their files are gone afterwards. bind: the address at which all hosts
+    that reach it can use them.
+    """
     with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
         configs = {
-            name: ServerConfig(free_port(), Path(folder) / name, maxmemory_bytes=MAXMEMORY_BYTES) for name in names
+            name: ServerConfig(free_port(), Path(folder) / name, maxmemory_bytes=MAXMEMORY_BYTES, bind=bind)
+            for name in names
         }
         processes = [
-            subprocess.Popen(prepare_server_command(config), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            subprocess.Popen(
+                [*prepare_server_command(config), "--protected-mode", "no"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
             for config in configs.values()
         ]
         try:

@@ -6,7 +6,6 @@ A host's clock is `bench.faults.preloaded.CLOCK`: what its programs are told, an
 import fcntl
 import json
 import os
-import re
 import signal
 import struct
 import subprocess
@@ -16,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from bench.faults.namespaces import end_leftovers
 from bench.faults.preloaded import CLOCK, write_number
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -155,21 +155,6 @@ class Network:
             os.close(descriptor)
             if name != DESK:
                 subprocess.run(["ip", "netns", "del", self.space(name)], check=False, capture_output=True)
-
-
-def end_leftovers() -> None:
-    """End what a killed test left: namespaces whose maker is gone, and the processes in them."""
-    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
-    for line in listed.splitlines():
-        space = line.split()[0]
-        maker = re.fullmatch(r"w(\d+)-\w+", space)
-        if maker is None or Path("/proc", maker[1]).exists():
-            continue
-        pids = subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True, check=False)
-        for pid in pids.stdout.split():
-            with suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
-        subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True)
 
 
 def _run(*command: str) -> None:

@@ -172,14 +172,14 @@ _TCP_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 AUTHENTICATION = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 # The pages of a cluster's master and workers have no login, so they must not be able to end anything.
 _READ_ONLY_PAGES = {"spark.ui.killEnabled": "false", "spark.master.ui.decommission.allow.mode": "DENY"}
-_NO_COUNTERS = "-XX:-UsePerfData"
+NO_COUNTERS = "-XX:-UsePerfData"
 
 
 def build_java_options(folder: Path) -> str:
     """Return options that keep Java's counters, which others can read, and temporary files out of /tmp."""
     temporary = folder / "tmp"
     create_private_folder(temporary)
-    return f"{_NO_COUNTERS} {quote_option(f'-Djava.io.tmpdir={temporary}')}"
+    return f"{NO_COUNTERS} {quote_option(f'-Djava.io.tmpdir={temporary}')}"
 
 
 def build_private_settings(master: str, folder: Path) -> dict[str, str]:
@@ -189,7 +189,7 @@ def build_private_settings(master: str, folder: Path) -> dict[str, str]:
     """
     settings = {
         **AUTHENTICATION,
-        "spark.executor.extraJavaOptions": _NO_COUNTERS,
+        "spark.executor.extraJavaOptions": NO_COUNTERS,
         # Hadoop's file classes set modes themselves, whatever the umask.
         "spark.hadoop.fs.permissions.umask-mode": "077",
     }

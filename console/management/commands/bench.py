@@ -27,6 +27,7 @@ BENCHES = {
     "pipeline": "pipeline",
     "matcher": "pipeline",
     "rules": "pipeline",
+    "executors": "pipeline",
     "shedding": "laws",
     "lqr": "laws",
     "rebalancing": "laws",

@@ -53,8 +53,8 @@ from workers.pipeline.declaration.declared import (
 )
 from workers.pipeline.declaration.replicas import MAIN, ProcessRole, list_replica_names
 from workers.pipeline.runtime.hosted import HostedApplication, HostingPlace, SessionExpired
-from workers.pipeline.runtime.long_tasks import TaskSlots
 from workers.pipeline.runtime.session import count_task_slots, start_session
+from workers.pipeline.runtime.task_plan import TaskSlots
 from workers.pipeline.status.published import RecentLog, ReplicaStatuses, Statuses
 from workers.pipeline.tiers.batch_work import describe_error
 

@@ -23,7 +23,6 @@ from workers.pipeline.declaration.declared import NO_ORDER, Declarations, Declar
 from workers.pipeline.declaration.replicas import MAIN, ProcessRole
 from workers.pipeline.matching.matcher import check_conditions
 from workers.pipeline.rules.rule_sql import check_rules, create_empty_events
-from workers.pipeline.runtime.long_tasks import TaskSlots
 from workers.pipeline.runtime.restart import (
     explain_missing,
     is_current,
@@ -33,6 +32,7 @@ from workers.pipeline.runtime.restart import (
     reset_checkpoint,
 )
 from workers.pipeline.runtime.running import Running
+from workers.pipeline.runtime.task_plan import TaskSlots
 from workers.pipeline.status.published import Statuses
 from workers.pipeline.tiers.batch_work import describe_error
 

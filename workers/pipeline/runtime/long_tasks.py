@@ -14,9 +14,10 @@ content that they belong to (`weir:pipeline:tasks:{app}`) changes.
 import logging
 import math
 import secrets
+import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -50,10 +51,14 @@ from workers.pipeline.tiers.state import NewerState, StateStore
 
 EPOCH_SECONDS = 20.0  # between two epochs, no batch is executed for about 50 ms
 WAIT_SECONDS = 0.5  # how often a task without work checks whether it has to end
-SHARED_WAIT_SECONDS = 0.02  # the same, for tasks that share a slot
+SHARED_WAIT_SECONDS = 0.02  # the same, for roles that share a task
+BUSY_WAIT_SECONDS = 0.001  # the same, if another role of the task has just executed a batch
+# Applications that have fewer slots than they need take turns on a slot for as long as this.
+ALTERNATING_SECONDS = 2.0
 RETRY_SECONDS = 10.0  # a second failure of an epoch within this time ends the query
 
 log = logging.getLogger("weir.pipeline")
+_has_run = threading.Event()  # set if this process, a Python worker, has had a task
 
 
 class TaskStart:
@@ -237,15 +242,19 @@ class LongTask:
     def __call__(self, rows: Iterable[int], monotonic: Callable[[], float] = time.monotonic) -> Iterator[int]:
         """Execute batches until the epoch ends. Yields the number of batches."""
         list(rows)  # Spark starts a new worker after a task that does not read its input
+        _has_run.set()
         pa.set_cpu_count(1)
         control = control_of(self.roles[0].control_url)
         key = keys.PIPELINE_TASKS.build(self.roles[0].application.name)
         ends_at, batches = monotonic() + self.seconds, 0
         executors = [role.build(control) for role in self.roles]
-        most = WAIT_SECONDS if len(executors) == 1 else SHARED_WAIT_SECONDS
+        idle_seconds = WAIT_SECONDS if len(executors) == 1 else SHARED_WAIT_SECONDS
+        most = idle_seconds
         while (left := ends_at - monotonic()) > 0 and expect_bytes(control).hget(key, self.process) == self.mark:
             try:
-                batches += sum(executor.execute(min(left, most)) for executor in executors)
+                executed = sum(executor.execute(min(left, most)) for executor in executors)
+                batches += executed
+                most = BUSY_WAIT_SECONDS if executed and len(executors) > 1 else idle_seconds
             except (AttemptOvertaken, NewerState) as error:
                 # Another task of the role is still running. The overtaken task continues after the batch of the other
                 # task.
@@ -280,14 +289,14 @@ class EpochReader(WorkReader):
 class EpochWork(BatchWork):
     """The epochs of a query.
 
-    build: builds the task of an epoch. If a worker is killed, the epoch ends, and the next epoch starts immediately. A
-    second failure within RETRY_SECONDS ends the query.
+    build: returns the task of an epoch, or None if there is nothing to do. If a worker is killed, the epoch ends, and
+    the next epoch starts immediately. A second failure within RETRY_SECONDS ends the query.
     """
 
     def __init__(
         self,
         spark: SparkContext,
-        build: Callable[[], LongTask],
+        build: Callable[[], LongTask | None],
         ids: dict[str, str],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -296,7 +305,8 @@ class EpochWork(BatchWork):
 
     def work(self) -> None:
         try:
-            self._run(self._build())
+            if (task := self._build()) is not None:
+                self._run(task)
         except (PySparkException, Py4JError) as error:
             now = self._monotonic()
             if now - self._failed_at < RETRY_SECONDS:
@@ -306,22 +316,6 @@ class EpochWork(BatchWork):
 
     def _run(self, task: LongTask) -> list[Any]:
         return self._spark.parallelize([0], 1).mapPartitions(task).collect()
-
-
-class TaskSlots:
-    """The slots of a session for long-running tasks. count: returns the current number of slots."""
-
-    def __init__(self, count: Callable[[], int]) -> None:
-        self._count, self._taken = count, 0
-
-    def take(self, wanted: int, left: int = 0) -> int:
-        """Take up to `wanted` free slots, but leave `left` slots free, and return the number of slots taken."""
-        given = max(0, min(wanted, self._count() - left - self._taken))
-        self._taken += given
-        return given
-
-    def give_back(self, slots: int) -> None:
-        self._taken -= slots
 
 
 def renew_runners(roles: Iterable[TaskRole], plans: Mapping[str, RulePlans]) -> tuple[TaskRole, ...]:
@@ -334,7 +328,9 @@ def renew_runners(roles: Iterable[TaskRole], plans: Mapping[str, RulePlans]) -> 
     return tuple(renewed)
 
 
-def share_slots(roles: Sequence[TaskRole], slots: int) -> list[tuple[TaskRole, ...]]:
-    """Distribute the roles over tasks. Each role gets its own task, unless there are more roles than slots."""
-    tasks = min(len(roles), slots)
-    return [tuple(roles[first::tasks]) for first in range(tasks)]
+def prepare_worker(rows: Iterable[int]) -> Iterator[bool]:
+    """Import in a Python worker what long-running tasks need. Yields whether this is the worker's first task."""
+    list(rows)
+    is_first = not _has_run.is_set()
+    _has_run.set()
+    yield is_first

@@ -8,7 +8,6 @@ import logging
 import threading
 import time
 from contextlib import suppress
-from dataclasses import replace
 
 import redis
 from py4j.protocol import Py4JError
@@ -30,16 +29,14 @@ from workers.pipeline.runtime.long_tasks import (
     CombinerRole,
     EpochSource,
     EpochWork,
-    HelperRole,
     LongTask,
     ReplicaRole,
     TaskRole,
-    TaskSlots,
     TaskStart,
     renew_runners,
-    share_slots,
 )
 from workers.pipeline.runtime.source import AssignmentSource, ResultSource
+from workers.pipeline.runtime.task_plan import TaskArranger, TaskPlan, TaskSlots
 from workers.pipeline.status.batch_reports import BatchReports, ReportingBoard
 from workers.pipeline.status.status import StatusBoard
 from workers.pipeline.tiers.batch_work import COMBINER, BatchWork, Checkpoint, describe_error
@@ -87,7 +84,8 @@ class Running:
         self._control_url, self._status = control_url, status
         self._role, status.role = role, role
         # All tasks of a local Spark take turns on the cores of this process.
-        status.same_cores = str(spark.sparkContext.master).startswith("local") and not role.separate
+        self._is_local = str(spark.sparkContext.master).startswith("local")
+        status.same_cores = self._is_local and not role.separate
         self._trigger_seconds = trigger_seconds
         self._one_at_a_time, self._sources_by = one_at_a_time, time.monotonic() + SOURCES_SECONDS
         self._control = connect_to_control(control_url)
@@ -106,15 +104,17 @@ class Running:
         self._dispatcher = Dispatcher(control_url, application.name, names, application.replicas, controls, producers)
         self._replicas = (*application.replicas, *sorted(self._list_retiring()))
         self._reports = BatchReports(self._control, application.name)
-        self._slots, self._taken, self._publishes_here = slots, 0, False
+        self._publishes_here = False
         # The main process and each replica's process have their own start, and end only their own tasks.
         self._start = TaskStart(self._control, application.name, role.replica or "main")
+        self._tasks, self._slots = TaskPlan(self._start), slots
+        self._arranger: TaskArranger | None = None
         self._plans: dict[str, RulePlans] = {}
         self._ending = threading.Event()
         self._failure: Exception | None = None
-        self._works: list[BatchWork] = []
-        self._queries: list[StreamingQuery] = []
+        self._queries: list[tuple[StreamingQuery, BatchWork]] = []
         self._thread = threading.Thread(target=self._dispatch_events, name="dispatcher", daemon=True)
+        self._watch: threading.Thread | None = None
         try:
             self._start_queries(tiers, patience_seconds)
             if INTRA in tiers and role.is_main:
@@ -136,15 +136,13 @@ class Running:
         roles: list[TaskRole] = []
         if INTRA in tiers:
             self._add_replicas(works, roles, patience_seconds)
-        helpers = 0
         if INTER in tiers and self._role.is_main:
-            helpers = self._add_combiner(works, roles)
-        tasks = self._take_slots(roles, helpers, left=int(len(roles) < len(works)))
+            self._add_combiner(works, roles)
         self._start.renew()
-        for own in tasks:
-            self._start_epochs(own)
-            for role in own:
-                works.pop(role.name, None)
+        if self._slots is not None and roles:
+            for role in roles:
+                works.pop(role.name)
+            self._arrange_tasks(self._slots, roles, other_slots=int(bool(works)))
         self._publishes_here = COMBINER in works
         for name, work in works.items():
             self._query(ResultSource.name() if name == COMBINER else AssignmentSource.name(), name, work)
@@ -160,8 +158,8 @@ class Running:
             if (runner := plans.build_local_runner()) is not None:
                 roles.append(ReplicaRole(self._control_url, application, replica, runner))
 
-    def _add_combiner(self, works: dict[str, BatchWork], roles: list[TaskRole]) -> int:
-        """Add the combiner, and return the number of helpers that it can use."""
+    def _add_combiner(self, works: dict[str, BatchWork], roles: list[TaskRole]) -> None:
+        """Add the combiner."""
         application = self._application
         at_work = {operator.name for operator in application.graph.operators}
         StateStore(self._control, application.name).forget_others(at_work)
@@ -169,35 +167,32 @@ class Running:
         spark = SparkTasks(self._spark.sparkContext)
         works[COMBINER] = InterEventWork(spark, *places, self._control, self.outbox, self._status)
         roles.append(CombinerRole(*places, self._replicas))
-        return spark.cores - 1
 
-    def _take_slots(self, roles: list[TaskRole], helpers: int, left: int) -> list[tuple[TaskRole, ...]]:
-        """Return the roles of each long-running task. None if batches are micro-batches.
+    def _arrange_tasks(self, slots: TaskSlots, roles: list[TaskRole], other_slots: int) -> None:
+        """Start the long-running tasks, and follow the executors of a cluster.
 
-        helpers: number of helpers that the combiner can use. They get only the slots that no role needs. left: slots
-        that the roles without a long-running task need.
+        other_slots: slots for the roles without a long-running task.
         """
-        if self._slots is None:
-            return []
-        taken = self._slots.take(len(roles), left)
-        helping = self._slots.take(helpers, left) if taken == len(roles) else 0
-        self._taken = taken + helping
-        tasks: list[tuple[TaskRole, ...]] = []
-        for number, role in enumerate(roles):
-            if isinstance(role, CombinerRole):
-                roles[number] = replace(role, helpers=helping)
-                run = (self._control_url, self._application, role.run)
-                tasks = [(HelperRole(*run, helper),) for helper in range(1, helping + 1)]
-        return share_slots(roles, taken) + tasks
+        session, name = self._spark.sparkContext, self._application.name
+        self._arranger = TaskArranger(session, slots, name, self._tasks, roles, other_slots, self._start_epochs)
+        self._arranger.arrange()
+        if not self._is_local:
+            watch = self._arranger.watch
+            self._watch = threading.Thread(target=watch, args=(self._ending,), name="slots", daemon=True)
+            self._watch.start()
 
-    def _start_epochs(self, roles: tuple[TaskRole, ...]) -> None:
-        """Start the query whose micro-batches are the epochs of a long-running task."""
-        name = "+".join(role.name for role in roles)
-        ids = {"application": self._application.name, "roles": name}
+    def _start_epochs(self, number: int) -> None:
+        """Start the query whose micro-batches are the epochs of the long-running task with a number, from 0."""
+        name = f"task{number + 1}"
+        ids = {"application": self._application.name, "task": name}
 
-        def build_task() -> LongTask:
-            mark = self._start.mark  # first: tables that change from here on end the task
-            return LongTask(renew_runners(roles, self._plans), self._start.process, mark)
+        def build_task() -> LongTask | None:
+            planned = self._tasks.await_task(number)
+            if planned is None:
+                return None
+            # The tables are read after the mark: tables that change from here on end the task.
+            roles = renew_runners(planned.roles, self._plans)
+            return LongTask(roles, self._start.process, planned.mark, planned.seconds)
 
         work = EpochWork(self._spark.sparkContext, build_task, ids)
         self._query(EpochSource.name(), name, work, trigger_seconds=0.0)
@@ -217,9 +212,8 @@ class Running:
         events = self._spark.readStream.format(source).options(**options).load()
         writer = events.writeStream.foreachBatch(work).queryName(f"{self._application.name}-{name}")
         writer = writer.option("checkpointLocation", self._checkpoint.locate(name))
-        self._works.append(work)
         query = writer.trigger(processingTime=f"{seconds} seconds").start()
-        self._queries.append(query)
+        self._queries.append((query, work))
         # The query's sources answer, or it fails, or the time is over.
         while self._one_at_a_time and query.isActive and query.status["message"].startswith("Initializing"):
             if time.monotonic() >= self._sources_by:
@@ -246,12 +240,17 @@ class Running:
         """Raise what has ended a query or the dispatcher. Called every second."""
         if self._failure is not None:
             raise self._failure
-        for query, work in zip(self._queries, self._works, strict=True):
+        for query, work in list(self._queries):  # a change of the slots adds some
             if not query.isActive:
                 raise work.failure or query.exception() or WeirError("a query ended unexpectedly")
         self._refresh_tables()
+        if self._arranger is not None:
+            if self._arranger.failure is not None:
+                raise self._arranger.failure
+            if self._watch is None:
+                self._arranger.arrange()
         if not self._role.is_main:
-            if self._taken:
+            if self._arranger is not None:
                 self._reports.deliver(self._status, frozenset({self._start.process}))
             return
         if self._publishes_here:
@@ -271,7 +270,7 @@ class Running:
         seen = [table.seen for table in self._application.tables]
         for table in self._application.tables:
             table.refresh()
-        if self._taken and seen != [table.seen for table in self._application.tables]:
+        if self._arranger is not None and seen != [table.seen for table in self._application.tables]:
             self._start.renew()
 
     def end(self) -> None:
@@ -280,16 +279,17 @@ class Running:
         Interrupted work is repeated at the next start.
         """
         self._ending.set()
-        if self._thread.is_alive():
-            self._thread.join(STOPPING_SECONDS)
+        for thread in (self._thread, self._watch):
+            if thread is not None and thread.is_alive():
+                thread.join(STOPPING_SECONDS)
         with suppress(redis.ConnectionError, redis.TimeoutError):
             self._start.end()
+        self._tasks.end()
         deadline = time.monotonic() + STOPPING_SECONDS
-        for query in self._queries:
+        for query, _ in self._queries:
             _end_query(query, deadline)
-        if self._slots is not None:
-            self._slots.give_back(self._taken)
-            self._taken = 0
+        if self._arranger is not None:
+            self._arranger.give_back()
         self._dispatcher.close()
         self._nodes.close()
         self._client.close()

@@ -21,6 +21,7 @@ from pyspark.sql.streaming import python_streaming_source_runner as runner
 from common import environment as variables
 from workers.host.environment import select_needed, use_narrow_environment
 from workers.host.spark import (
+    NO_COUNTERS,
     admit_this_user_only,
     archive_options,
     build_driver_settings,
@@ -75,7 +76,7 @@ def _answer_source(call: SparkCall) -> None:
         runner.main(stream, stream)
 
 
-_JAVA_OPTIONS = (
+_COMMON_JAVA_OPTIONS = (
     "-XX:+UseSerialGC",
     # A start runs much code a few thousand times. A tenfold threshold for the costly compiler saves a third
     # of the start's CPU time; the code that a busy pipeline runs all the time exceeds it within a minute.
@@ -83,6 +84,9 @@ _JAVA_OPTIONS = (
     "-XX:Tier4MinInvocationThreshold=6000",
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
+)
+_JAVA_OPTIONS = (
+    *_COMMON_JAVA_OPTIONS,
     # The objects of a batch are garbage when it ends, and must not be moved to the old generation, which is kept small.
     "-Xmn128m",
     # By default Java starts with a share of the host's memory, and fills that before it collects.
@@ -137,6 +141,7 @@ def start_session(
         **_build_settings(folder, heap, more),
         **build_driver_settings(master),
         **build_private_settings(master, folder),
+        **build_loss_settings(master),
         **sockets,
         **cores,
     }
@@ -164,10 +169,32 @@ def add_task_slots(master: str) -> tuple[str, dict[str, str]]:
     return f"local[{cores + LONG_TASK_SLOTS}]", {"spark.default.parallelism": str(cores)}
 
 
+def build_loss_settings(master: str) -> dict[str, str]:
+    """Return the settings with which a cluster replaces an executor that stops responding.
+
+    Its tasks then start on other executors. An executor that was only slow repeats its batches, so a short timeout
+    costs time, but no event. Spark notices a closed connection at once. The Java of an executor starts with less
+    processor time, so that its first heartbeat is in time, too.
+    """
+    if master.startswith("local"):
+        return {}
+    return {
+        "spark.executor.extraJavaOptions": " ".join((*_COMMON_JAVA_OPTIONS, NO_COUNTERS)),
+        "spark.executor.heartbeatInterval": "500ms",
+        "spark.storage.blockManagerHeartbeatTimeoutMs": "3000ms",
+        "spark.network.timeoutInterval": "250ms",
+    }
+
+
 def count_task_slots(spark: SparkSession) -> int:
-    """Return the number of slots for long-running tasks. A cluster has a slot for each core."""
-    context = spark.sparkContext
-    return LONG_TASK_SLOTS if str(context.master).startswith("local[") else context.defaultParallelism
+    """Return the number of slots for long-running tasks. A cluster has a slot for each core of its current executors.
+
+    Unlike `defaultParallelism`, the number is less than 2 if there are fewer cores.
+    """
+    if str(spark.sparkContext.master).startswith("local["):
+        return LONG_TASK_SLOTS
+    context = spark.sparkContext._jsc.sc()
+    return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
 
 
 def forget_reflection(spark: SparkSession) -> None:

@@ -1,0 +1,22 @@
+"""Two executors on hosts of their own: they do nearly twice the work of one, and the loss of one costs little."""
+
+import pytest
+
+from bench.pipeline.executor_hosts import explain_missing
+from bench.pipeline.executors import run
+from console.management.commands.bench import describe_exceeded_limits
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.faults,
+    pytest.mark.spark,
+    pytest.mark.alone,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(explain_missing()), reason=explain_missing()),
+]
+SECONDS = 6.0
+
+
+def test_two_executors_do_nearly_twice_the_work_and_a_lost_one_costs_seconds_and_no_result():
+    measured = {"name": "executors", **run(SECONDS)}
+    assert list(describe_exceeded_limits(measured)) == [], measured["figures"]
