@@ -171,6 +171,9 @@ OBSERVER_AGENTS = Switch(
     "1: the observer also runs the agents of all nodes in WEIR_NODES; 0: each agent is a process",
     unset="0; with ./run, 1",
 )
+CONTROL_BEAT = Switch(
+    "WEIR_CONTROL_BEAT", "1: the control worker also runs the beat; 0: the beat is a process", unset="0; with ./run, 1"
+)
 SUPERVISOR = Variable("WEIR_SUPERVISOR", "socket of the supervisor; set by ./run", unset="no supervisor")
 
 # Production and access.

@@ -13,6 +13,7 @@ from celery.signals import (
     worker_init,
     worker_process_init,
     worker_ready,
+    worker_shutdown,
 )
 from django.conf import settings
 from django.db import close_old_connections, connection
@@ -20,6 +21,7 @@ from django.db import close_old_connections, connection
 from common import environment as variables
 from common import logs, own_process
 from console.storage.database_limits import hold_work_limits
+from workers.coordination.beat_thread import start_beat, stop_beat
 from workers.coordination.celery_worker import PromptConnections, set_expiry, watch_child, watch_pool
 from workers.observability.spans import carry, span
 
@@ -52,6 +54,8 @@ def create_application(set_as_current: bool = True) -> "Celery[Any]":
 app = create_application()
 app.autodiscover_tasks(["workers"])
 worker_ready.connect(watch_pool)
+worker_ready.connect(start_beat)
+worker_shutdown.connect(stop_beat)
 worker_process_init.connect(watch_child)
 
 

@@ -281,6 +281,7 @@ def set_environment(data: Path) -> None:
     variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     variables.PROCESS.setdefault("PYTHONUNBUFFERED", "1")
     variables.PROCESS.setdefault(variables.OBSERVER_AGENTS.name, "1")  # all nodes are on this machine
+    variables.PROCESS.setdefault(variables.CONTROL_BEAT.name, "1")  # and there is one control worker
     # By default, each thread of a process has its own arena, and most threads allocate little.
     variables.PROCESS.setdefault("MALLOC_ARENA_MAX", "2")
     # Arrow's own allocator keeps 60 MB once a process has written a file.
@@ -345,6 +346,7 @@ def main(arguments: list[str]) -> int:
         parse_nodes(variables.NODES.get_text())
         variables.PRODUCTION.is_on()
         variables.OBSERVER_AGENTS.is_on()
+        variables.CONTROL_BEAT.is_on()
         replica_processes = variables.PIPELINE_REPLICA_PROCESSES.get_whole_number()
         check_whole(data)
         EmbeddedServers(data)
@@ -381,7 +383,8 @@ def main(arguments: list[str]) -> int:
         slots = max(2, os.cpu_count() or 2)
         extra = [DRILL, SHOP] if options.demo else [DRILL]
         agents = [] if variables.OBSERVER_AGENTS.is_on() else [*nodes]
-        plant = [*list_plant_processes(agents, slots, page.host, page.port, replica_processes), *extra]
+        has_beat = not variables.CONTROL_BEAT.is_on()
+        plant = [*list_plant_processes(agents, slots, page.host, page.port, replica_processes, has_beat), *extra]
         supervisor.start(servers, plant)
         FileSync((data / "servers" / server.name for server in servers), say).begin()
         wait_for_servers()

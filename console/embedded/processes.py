@@ -71,9 +71,13 @@ def build_replica_process(replica: str) -> Process:
 
 
 def list_plant_processes(
-    nodes: list[str], job_slots: int, host: str, port: int, replica_processes: int = 0
+    nodes: list[str], job_slots: int, host: str, port: int, replica_processes: int = 0, has_beat: bool = True
 ) -> list[Process]:
-    """Return everything but the Redis servers, in the order of starting."""
+    """Return everything but the Redis servers, in the order of starting.
+
+    nodes: the nodes whose agents are processes. has_beat: whether the beat is a process.
+    """
+    beat = Process("beat", ("celery", "--app", "console.beat", "beat", "--loglevel", "WARNING"), first=True)
     return [
         build_web_process(host, port),
         *map(build_agent_process, nodes),
@@ -84,7 +88,7 @@ def list_plant_processes(
         build_worker_process("control", "--pool", "threads", "--concurrency", "2", first=True),
         build_worker_process("jobs", "--pool", "prefork", "--concurrency", str(job_slots)),
         build_worker_process("spark", "--pool", "prefork", "--concurrency", "1"),
-        Process("beat", ("celery", "--app", "console.beat", "beat", "--loglevel", "WARNING"), first=True),
+        *([beat] if has_beat else []),
         Process("telemetry", ("python", "-m", "queues.publishing.telemetry")),
         Process("pipeline", PIPELINE_COMMAND, stop_seconds=12),
         *map(build_replica_process, list_replica_names(replica_processes)),

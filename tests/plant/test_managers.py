@@ -102,10 +102,6 @@ def kill_control(plant: RunningPlant) -> None:
     plant.process_matching("console.celery", "--queues control").send_signal(signal.SIGKILL)
 
 
-def kill_beat(plant: RunningPlant) -> None:
-    plant.process_matching("console.beat", "beat").send_signal(signal.SIGKILL)
-
-
 def kill_control_with_its_leases(plant: RunningPlant) -> None:
     """As a manager that dies in the middle of its ticks: nobody gives its leases back."""
     with closing(sqlite3.connect(plant.data / "weir.sqlite3")) as database:
@@ -115,7 +111,7 @@ def kill_control_with_its_leases(plant: RunningPlant) -> None:
         Lease(plant.control, f"loop:{loop}", LEASE_SECONDS).acquire()
 
 
-KILLS: tuple[Callable[[RunningPlant], None], ...] = (kill_control_with_its_leases, kill_beat, kill_control)
+KILLS: tuple[Callable[[RunningPlant], None], ...] = (kill_control_with_its_leases, kill_control)
 
 
 def ledger_of(plant: RunningPlant, since: int) -> dict[int, list[tuple[int, float]]]:

@@ -182,7 +182,6 @@ PARTS = {
     "alerter": ("manage.py", "alert"),
     "jobs worker": ("console.celery", "--queues jobs"),
     "control worker": ("console.celery", "--queues control"),
-    "beat": ("console.beat", "beat"),
     "pipeline": ("workers.pipeline.runtime.application",),
 }
 FROZEN = ("observer", "control worker", "pipeline")
