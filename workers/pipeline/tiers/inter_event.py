@@ -108,13 +108,13 @@ class InterEventWork(BatchWork):
         for level, operators in enumerate(application.graph.levels):
             # A single task needs no plan of its own and runs where all others do.
             rows = self._count_rows(level, combined, batch)
-            if tasks := self._list_tasks(operators, rows, combined, self._runner.cores):
+            if tasks := self._list_tasks(planned, level, operators, rows):
                 done = self._runner.run(Work(*places, level), tasks)
                 self._learn_row_seconds(done, rows)
                 worked += done
         for count in worked:
             counts.setdefault(count.operator, OperatorCount(count.operator)).add(count)
-        self._batches.finish(planned)
+        self._batches.finish(planned, len(application.graph.levels))
         self._outbox.try_publish()
         now = time.monotonic()
         finished = InterEventBatch(now, batch, combined, counts, tuple(worked), now - started)
@@ -125,12 +125,16 @@ class InterEventWork(BatchWork):
         return emitted + combined.rows
 
     def _list_tasks(
-        self, operators: tuple[Operator, ...], rows: int, combined: CombinedOffset, cores: int
+        self, planned: PlannedBatch, level: int, operators: tuple[Operator, ...], rows: int
     ) -> list[list[Unit]]:
         """Return the units of each task, or no task if there is nothing to do."""
-        everything = tuple(range(KEY_GROUPS))
+        everything, combined = tuple(range(KEY_GROUPS)), planned.offset
         counts = {operator.name: combined.controls.count_tasks(operator.name) for operator in operators}
-        if rows >= EVENTS_PER_TASK or self._saves_time(counts, rows, cores):
+        is_split = rows >= EVENTS_PER_TASK
+        if 0 < rows < EVENTS_PER_TASK:  # what was measured differs between attempts at the batch
+            saves_time = self._saves_time(counts, rows, self._runner.cores)
+            is_split = self._batches.settle_split(planned.batch, level, saves_time)
+        if is_split:
             return [
                 [Unit(name, groups, task)]
                 for name, count in counts.items()

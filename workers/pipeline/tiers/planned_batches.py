@@ -10,7 +10,8 @@ loses the newest plans, states, and results together. A batch whose end is lost 
 
 | key | type | holds |
 |---|---|---|
-| `weir:pipeline:planned:{app}` | hash | `batch`, `offset` (JSON); `done`: the newest batch that is finished |
+| `weir:pipeline:planned:{app}` | hash | `batch`, `offset` (JSON); `done`: the newest batch that is finished; |
+| | | `split:{batch}:{level}`: whether the operators have tasks of their own, until the batch is finished |
 """
 
 import json
@@ -79,9 +80,21 @@ class PlannedBatches:
         planned = PlannedBatch(0 if done is None else done.batch + 1, end)
         return planned if self._write("" if done is None else done.batch, planned) else self.load()
 
-    def finish(self, planned: PlannedBatch) -> None:
-        """Record that a batch is finished."""
+    def settle_split(self, batch: int, level: int, is_split: bool) -> bool:
+        """Return whether the operators of a level have tasks of their own. The first attempt at the batch decides.
+
+        A task is written as a whole. If a later attempt cut the key groups differently, it would skip groups that are
+        not written.
+        """
+        name = f"split:{batch}:{level}"
+        if self._control.hsetnx(self._key, name, int(is_split)):
+            return is_split
+        return bool(int(self._control.hget(self._key, name) or is_split))
+
+    def finish(self, planned: PlannedBatch, levels: int = 1) -> None:
+        """Record that a batch is finished. levels: number of levels of operators."""
         self._finish(keys=[self._key], args=[planned.batch])
+        self._control.hdel(self._key, *(f"split:{planned.batch}:{level}" for level in range(levels)))
 
     def restore(self, planned: PlannedBatch) -> None:
         """Continue from a batch that was planned in Spark's checkpoint, unless the control server has a plan."""

@@ -1,5 +1,6 @@
 """How many tasks an inter-event batch is given: as many as save time."""
 
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -8,18 +9,24 @@ from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.tiers.combining import CombinedOffset
 from workers.pipeline.tiers.event_source import EVENTS_PER_TASK
 from workers.pipeline.tiers.finished_batch import OperatorCount
-from workers.pipeline.tiers.inter_event import TASK_SECONDS, InterEventWork, SparkTasks
+from workers.pipeline.tiers.inter_event import TASK_SECONDS, InterEventWork
+from workers.pipeline.tiers.planned_batches import PlannedBatch, PlannedBatches
 
+NUMBERS = count()
 OPERATORS = (SimpleNamespace(name="hosts"), SimpleNamespace(name="sites"))
 
 
 @pytest.fixture
 def work(control):
-    return InterEventWork(SparkTasks(None), "", SimpleNamespace(name="performance"), "run", control, None, None)
+    runner = SimpleNamespace(cores=8, task_seconds=TASK_SECONDS)
+    return InterEventWork(runner, "", SimpleNamespace(name="performance"), "run", control, None, None)
 
 
 def count_tasks(work, rows, cores=8, **tasks):
-    return len(work._list_tasks(OPERATORS, rows, CombinedOffset(controls=Controls(parallelism=1, tasks=tasks)), cores))
+    """Return the number of tasks of a new batch."""
+    work._runner.cores = cores
+    planned = PlannedBatch(next(NUMBERS), CombinedOffset(controls=Controls(parallelism=1, tasks=tasks)))
+    return len(work._list_tasks(planned, 0, OPERATORS, rows))
 
 
 def learn(work, rows, **seconds):
@@ -49,3 +56,13 @@ def test_an_empty_batch_needs_no_task_and_changes_no_measured_time(work):
     learn(work, 0, hosts=9.0)
     assert count_tasks(work, 0, hosts=4) == 0
     assert count_tasks(work, 100, hosts=4) == 5
+
+
+def test_all_attempts_at_a_batch_cut_its_key_groups_alike(control):
+    """A task that an earlier attempt has written is skipped: with other tasks, the rest of it would be skipped too."""
+    batches = PlannedBatches(control, "app")
+    assert batches.settle_split(7, 0, True)
+    assert batches.settle_split(7, 0, False), "the first attempt has decided"
+    assert not batches.settle_split(7, 1, False)
+    batches.finish(PlannedBatch(7, CombinedOffset()), levels=2)
+    assert not [name for name in control.hkeys("weir:pipeline:planned:app") if "split" in str(name)]
