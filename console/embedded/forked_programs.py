@@ -180,6 +180,8 @@ def _run(program: Sequence[str]) -> int:
         sys.argv = [*program[1:]]
         return int(importlib.import_module(program[1]).main(sys.argv[1:]) or 0)
     sys.argv = [*program]
+    if program[0] == "uvicorn":
+        variables.PROCESS.pop(variables.WITHOUT_PAGES.name, None)  # as `console.asgi` does before it loads settings
     load_settings()
     module, function = SCRIPTS[program[0]]
     main: Callable[[], int | None] = getattr(importlib.import_module(module), function)

@@ -145,3 +145,14 @@ def test_a_fork_of_a_killed_supervisor_is_ended_before_the_next_start(supervised
     assert agent.is_running()
     assert end_leftovers(tmp_path) == 1
     assert not agent.is_running()
+
+
+@pytest.mark.parametrize(("program", "without_pages"), [("uvicorn", False), ("celery", True)])
+def test_only_the_web_process_loads_the_key_of_pages(program, without_pages, monkeypatch):
+    monkeypatch.setitem(variables.PROCESS, variables.WITHOUT_PAGES.name, "1")
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setitem(forked_programs.SCRIPTS, program, ("os", "getpid"))
+    seen = []
+    monkeypatch.setattr(forked_programs, "load_settings", lambda: seen.append(variables.WITHOUT_PAGES.is_set()))
+    forked_programs._run([program])
+    assert seen == [without_pages]

@@ -20,6 +20,7 @@ import redis
 from bench.plant.running_plant import RunningPlant
 from console.embedded.local import EmbeddedServers
 from tests.waiting import MAX_SECONDS
+from workers.pipeline.runtime.worker_start import SOCKETS
 
 OTHERS = 0o077
 STRANGER = "nobody"
@@ -195,11 +196,6 @@ def test_sparks_java_obeys_nobody_without_its_secret(plant):
     assert set(ports) <= set(listening(plant))
 
 
-def test_a_daemon_of_python_workers_does_nothing_without_its_secret(plant):
-    """A guess of the secret, as Spark sends it: its length, and the text."""
-    guess = b"guess of a secret"
-    ports = [port for port, process in listening(plant).items() if kind_of(process) == "daemon"]
-    assert ports
-    for port in ports:
-        answer = spoken(port, len(guess).to_bytes(4, "big") + guess)
-        assert answer in (b"", b"\0\0\0\x03err") or bytes(answer).endswith(b"\0\0\0\x03err"), answer
+def test_python_workers_listen_only_in_a_private_folder(plant):
+    (sockets,) = plant.data.rglob(SOCKETS)
+    assert stat.S_IMODE(sockets.stat().st_mode) == 0o700
