@@ -10,7 +10,7 @@ from console.pages.health import health
 from console.pages.help import help
 from console.pages.loops import loop_actions, loops, manual_changes, plant_settings, what_if
 from console.pages.people import account, identity_provider, login, people, second_factor
-from console.pages.pipeline import pipeline, pipeline_declaration
+from console.pages.pipeline import pattern_trial, pipeline, pipeline_declaration
 from console.pages.plant import assistant_proposals, attach, overview, plans, plant, plants, processes, welcome
 from console.pages.queues import dead_letters, queue_definitions, queues
 from console.pages.records import costs, differences, ledger, shared_link, timeline
@@ -58,6 +58,8 @@ urlpatterns = [
     path("pipeline/<str:name>/criteria/<str:criterion>/release", pipeline.release_criterion, name="criterion-release"),
     path("pipeline/<str:name>/declaration/", pipeline_declaration.declaration_page, name="pipeline-declaration"),
     path("pipeline/<str:name>/declaration/preview", pipeline_declaration.preview, name="pipeline-declaration-preview"),
+    path("pipeline/<str:name>/declaration/try", pattern_trial.run_trial, name="pattern-trial"),
+    path("pipeline/<str:name>/declaration/newest-events", pattern_trial.load_events, name="pattern-trial-events"),
     path("pipeline/<str:name>/declare", pipeline_declaration.declare, name="pipeline-declare"),
     path("plants/", plants.plants_page, name="plants"),
     path("plants/attach", attach.attach, name="plant-attach"),

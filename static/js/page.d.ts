@@ -13,7 +13,7 @@ interface PageEvents {
   submit: SubmitEvent & { readonly target: HTMLFormElement; readonly submitter: HTMLButtonElement | null };
   reset: Event & { readonly target: HTMLFormElement };
   "weir:line": CustomEvent<number | null>; // an editor marks this line
-  "weir:names": CustomEvent<{ symbols: string[]; columns: string[]; functions: string[] }>;
+  "weir:names": CustomEvent<{ symbols: string[]; columns: string[]; functions: string[]; patterns: string[] }>;
   "weir:part": CustomEvent<HTMLElement>; // a part of the page was replaced by this one
 }
 
@@ -206,6 +206,24 @@ interface PreviewRow {
   note?: string;
 }
 
+interface TrialMatch {
+  number: number;
+  events: string[];
+  measures: { name: string; value: string }[];
+  conditions: string[];
+  suppressed: boolean;
+}
+
+interface TriedEvent {
+  id: string;
+  time: number;
+  type: string | null;
+  key: string | null;
+  match: number | null;
+  symbol: string | null;
+  reasons: string[];
+}
+
 interface DifferenceLine {
   sign: string;
   text: string;
@@ -213,7 +231,7 @@ interface DifferenceLine {
 
 interface Preview {
   sentence: string;
-  names?: { symbols: string[]; columns: string[]; functions: string[] };
+  names?: { symbols: string[]; columns: string[]; functions: string[]; patterns: string[] };
   rows: PreviewRow[];
   difference?: DifferenceLine[];
   line?: number | null;

@@ -24,6 +24,7 @@ const rare = [
   ["#steer, #prediction", () => import("./charts/prediction.js")],
   ["[data-editor]", () => import("./forms/editor.js")],
   ["form[data-preview], select[data-shows], [data-print]", () => import("./forms/previews.js")],
+  ["form[data-trial]", () => import("./forms/trial.js")],
   ["input.would, select.would", () => import("./forms/lapsed.js")],
   ["form[data-scope]", () => import("./forms/scope.js")],
   ["[data-appearance]", () => import("./frame/theme_switch.js")],

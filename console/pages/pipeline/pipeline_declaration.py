@@ -1,5 +1,6 @@
 """The declaration of an application: its text, its versions, and the form for a new version."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import QuerySet
@@ -58,6 +59,8 @@ class DeclarationPage(FormPage):
     of_file: int
     newest: int
     versions: QuerySet[PipelineVersion]  # the newest first
+    patterns: Sequence[str]  # those that can be tried
+    tried_pattern: str  # the pattern that is selected first
 
 
 def list_running_versions() -> dict[str, ApplicationAtWork]:
@@ -101,6 +104,8 @@ def declaration_page(request: HttpRequest, name: str) -> HttpResponse:
         of_file=OF_FILE,
         newest=newest.number if newest else 0,
         versions=versions.order_by("-number")[:VERSIONS_SHOWN],
+        patterns=list_completions(text)["patterns"],
+        tried_pattern=request.GET.get("pattern", ""),
     )
     return render_page(request, page)
 

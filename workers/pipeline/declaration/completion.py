@@ -18,10 +18,10 @@ _WORDS = ("NOT",)
 
 
 def list_completions(text: str) -> dict[str, list[str]]:
-    """Return the names of a declaration: {"symbols", "columns", "functions"}, each sorted.
+    """Return the names of a declaration: {"symbols", "columns", "functions", "patterns"}.
 
     symbols: the symbols of all patterns that conditions can refer to. columns: attributes, measures, and the columns of
-    every event.
+    every event. Both are sorted. patterns: in the order of the text.
     """
     try:
         document = read_yaml(text, "application").value
@@ -30,11 +30,13 @@ def list_completions(text: str) -> dict[str, list[str]]:
     patterns = list(_iterate_patterns(document))
     symbols = {name for pattern in patterns for name in _SYMBOL.findall(str(pattern.get("pattern", "")))}
     measures = {name for pattern in patterns for name in _list_keys(pattern.get("measures"))}
+    names = [pattern.get("name") for pattern in patterns]
     attributes = _list_keys(document.get("attributes")) if isinstance(document, Mapping) else []
     return {
         "symbols": sorted(symbols - {*_WORDS})[:MAX_NAMES],
         "columns": sorted({*COLUMNS, *attributes, *measures})[:MAX_NAMES],
         "functions": [*FUNCTIONS, "prev"],
+        "patterns": [name for name in names if isinstance(name, str)][:MAX_NAMES],
     }
 
 

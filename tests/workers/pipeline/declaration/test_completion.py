@@ -7,7 +7,7 @@ from workers.pipeline.declaration.completion import list_completions
 TEXT = """
 attributes: {amount: number}
 patterns:
-  - {pattern: "SEQ(paid; NOT refund; B+)", measures: {ratio: B.amount}}
+  - {name: returned, pattern: "SEQ(paid; NOT refund; B+)", measures: {ratio: B.amount}}
 operators:
   - patterns: [{pattern: "AND(C, D{2})"}, 3]
   - 4
@@ -19,6 +19,7 @@ def test_symbols_attributes_measures_columns_and_functions_are_suggested():
     assert names["symbols"] == ["B", "C", "D", "paid", "refund"]
     assert {"amount", "ratio", "value", "time"} <= set(names["columns"])
     assert {"first", "sum", "prev"} <= set(names["functions"])
+    assert names["patterns"] == ["returned"]
 
 
 @pytest.mark.parametrize("text", ["", "- 1", "patterns: 3", "attributes: [a]", "a: [", "operators: {a: 1}"])
