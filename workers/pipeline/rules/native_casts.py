@@ -4,7 +4,8 @@ A text is a number if Java parses it as a number. Spaces and control characters 
 can have decimal places, which are cut off. A real number outside the range of whole numbers becomes the nearest limit,
 and whole numbers wrap around. TRY_CAST follows ANSI: a value outside the range is null.
 
-If Spark ends the batch with an error (a date outside the range of timestamps), the value is null.
+A date outside the range of timestamps becomes the nearest timestamp. Spark ends the batch with an error, unless it only
+compares the value: then it compares days, with the same result.
 """
 
 import math
@@ -228,8 +229,10 @@ def _convert_seconds(seconds: np.ndarray) -> np.ndarray:
     return np.where(seconds > limit, MAX_LONG, np.where(seconds < -limit, MIN_LONG, times))
 
 
-def _convert_dates(days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return days.astype(np.int64) * DAY_US, np.abs(days.astype(np.int64)) > MAX_LONG // DAY_US
+def _convert_dates(days: np.ndarray) -> np.ndarray:
+    limit = MAX_LONG // DAY_US
+    times = days.astype(np.int64) * DAY_US
+    return np.where(days > limit, MAX_LONG, np.where(days < -limit, MIN_LONG, times))
 
 
 def _fit_whole(values: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray]:

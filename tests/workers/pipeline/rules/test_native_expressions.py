@@ -68,6 +68,9 @@ def test_every_comparison_and_cast_of_edge_values_gives_what_it_gives_in_spark(s
     texts += [f"{cast}({column} as {kind})" for column in columns for kind in kinds for cast in ("cast", "try_cast")]
     places = ("0", "-1", "1", "5", "cast(null as int)")
     texts += [f"locate({part}, type, {place})" for part in ("''", "'p'", "key") for place in places]
+    midnight = "cast(to_date(timestamp_seconds(load)) as timestamp)"
+    texts += [f"{midnight} {operator} {other}" for operator in ("<", "<=", "<>") for other in ("time", "'2026-01-01'")]
+    texts += [f"time between timestamp_seconds(load) and {midnight}", "time > cast(cast(user as timestamp) as date)"]
     comparison = compare_with_spark(spark, texts, make_rows(Random(3)))
     assert comparison.differences == []
 
