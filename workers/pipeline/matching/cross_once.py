@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from workers.pipeline.events.layout import append_batch
 from workers.pipeline.matching import retained
+from workers.pipeline.matching.attempt_matcher import AttemptMatcher, BatchKeys
+from workers.pipeline.matching.open_attempts import Changes, OpenAttempts
 from workers.pipeline.matching.step_conditions import StepConditions
+from workers.pipeline.matching.threshold import Candidates, NewEvents, Threshold, ThresholdSearch
 from workers.pipeline.patterns.pattern import Step
 from workers.pipeline.patterns.scalars import Scalar, compile_scalar, list_values, read_place
 
 MIN_KEYS = 24  # keys of a round; with fewer keys, processing single events is faster
-_ATTEMPT = (pa.field("attempt", pa.int64()), pa.field("step", pa.int8()), pa.field("first", pa.int64()))
 
 
 @dataclass
@@ -51,35 +54,43 @@ class Attempts:
 
 @dataclass(frozen=True)
 class Batch:
-    """The kept events followed by the new events, with the key, the time, and the mask of each event."""
+    """The events of open attempts followed by the new events, with the key, the time, and the mask of each event.
+
+    events: the columns that conditions read. known: number of events of open attempts. numbers: of the attempts, one
+    for each of these events. first_rows: of the attempts.
+    """
 
     events: pa.RecordBatch
     key: np.ndarray
     time: np.ndarray
     masks: np.ndarray
+    known: int
+    numbers: np.ndarray
+    first_rows: np.ndarray
+
+    def get_numbers(self, rows: np.ndarray) -> np.ndarray:
+        """Return the number of the attempt of each event, or -1 for new events."""
+        numbers: np.ndarray = np.append(self.numbers, -1)[np.minimum(rows, self.known)]
+        return numbers
+
+    def get_places(self, rows: np.ndarray) -> np.ndarray:
+        """Return the places of new events in the batch; negative for other events."""
+        return rows - self.known
 
 
-class CrossOnceMatcher(retained.RetainedAttempts):
-    """Matcher for sequences with conditions between steps. It keeps the events of the open attempts."""
+class CrossOnceMatcher(AttemptMatcher):
+    """Matcher for sequences with conditions between steps. A batch reads the open attempts of its keys."""
 
     def __init__(self, conditions: StepConditions) -> None:
         pattern = conditions.pattern
         self._conditions, self._plan, self._within_us = conditions, pattern.plain or (), pattern.within_us
         self._single = SingleEvents(conditions, self._plan, self._within_us)
-        schema = pa.schema([*retained.KEYED, *_ATTEMPT])
-        self.kept = pa.RecordBatch.from_pylist([], schema=schema)
+        self._threshold = Threshold.build(conditions)
+        self.attempts = OpenAttempts(pattern.within_us, len(self._plan), by_step=False)
 
     @property
     def begins(self) -> int:
         return self._plan[0].bit
-
-    @property
-    def open_rows(self) -> int:
-        return int(self.kept.num_rows)
-
-    def has_open(self, keys: pa.Array) -> np.ndarray:
-        """Return, for each key (text, distinct), whether the key has an open attempt."""
-        return retained.find_present_keys(self.kept, keys)
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> retained.Matches:
         """Process rows in event-time order; `masks` has the bits of the symbols that each event alone satisfies."""
@@ -88,25 +99,75 @@ class CrossOnceMatcher(retained.RetainedAttempts):
             rows, masks = rows.take(pa.array(wanted)), masks[wanted]
         if not len(masks):
             return retained.build_empty()
-        known = self.kept.num_rows
-        kept = self.kept.append_column("mask", pa.array(np.zeros(known, np.int64)))
-        events, masks = retained.append_read_rows(kept, rows, masks)
-        keys = events.column("match_key").dictionary_encode().indices.to_numpy()
-        batch = Batch(events, keys, events.column("time").to_numpy(), masks)
-        complete, attempts = self._process(batch, self._restore_attempts(keys[:known]), known)
-        self._keep(events, attempts)
-        return self._conditions.build_matches(events, complete)
+        batch_keys = BatchKeys.build(rows, self.attempts)
+        batch, attempts = self._read_batch(rows, masks, batch_keys)
+        found = self._search_threshold(batch, attempts)
+        complete, left = self._process(batch, attempts, batch.known) if found is None else found
+        events, places = self.find_events(rows, batch.get_numbers(complete[:, 0]), batch.get_places(complete))
+        matches = self._conditions.build_matches(events, places)
+        self._keep(rows, batch, batch_keys, left)
+        return matches
 
-    def _restore_attempts(self, keys: np.ndarray) -> Attempts:
-        """Return the attempts of the kept events."""
-        numbers, steps = self.kept.column("attempt").to_numpy(), self.kept.column("step").to_numpy()
-        order = np.lexsort((steps, numbers, keys))
-        begins = steps[order] == 0
-        attempt = np.cumsum(begins) - 1
-        rows = np.full((int(begins.sum()), len(self._plan)), -1, np.int64)
-        rows[attempt, steps[order]] = order
-        firsts = rows[:, 0]
-        return Attempts(rows, keys[firsts], (rows >= 0).sum(axis=1), self.kept.column("first").to_numpy()[firsts])
+    def _read_batch(self, rows: pa.RecordBatch, masks: np.ndarray, batch_keys: BatchKeys) -> tuple[Batch, "Attempts"]:
+        """Return the rows with the events of the open attempts of their keys, and these attempts."""
+        known_keys = np.flatnonzero(batch_keys.numbers >= 0)
+        key_of, numbers = self.attempts.read(batch_keys.numbers[known_keys])
+        places = self.attempts.get_events(numbers)
+        attempt, step = np.nonzero(places >= 0)
+        names = [*map(retained.format_read_name, self._names), "time"]
+        events = rows.select(names)
+        if len(attempt):
+            kept = self.attempts.take_columns(places[attempt, step], names)
+            events = append_batch(kept, events)
+        known = len(attempt)
+        taken_rows = np.full(places.shape, -1, np.int64)
+        taken_rows[attempt, step] = np.arange(known)
+        keys = known_keys[key_of]
+        batch = Batch(
+            events,
+            np.concatenate((keys[attempt], batch_keys.codes)),
+            events.column("time").to_numpy(),
+            np.concatenate((np.zeros(known, np.int64), masks)),
+            known,
+            numbers[attempt],
+            taken_rows[:, 0],
+        )
+        taken = self.attempts.get_taken(numbers).astype(np.int64)
+        return batch, Attempts(taken_rows, keys, taken, self.attempts.get_first(numbers))
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        plan = self._conditions.pattern.bindings
+        assert plan is not None
+        return plan.names
+
+    def _search_threshold(self, batch: Batch, attempts: "Attempts") -> tuple[np.ndarray, "Attempts"] | None:
+        """Return the result of `_process` if the only condition is a threshold."""
+        if self._threshold is None:
+            return None
+        known, masks = batch.known, batch.masks[batch.known :]
+        new = np.arange(known, len(batch.key))
+        opening = new[(masks & self._plan[0].bit) != 0]
+        rows = np.concatenate((np.arange(known), opening))  # every open attempt has one event
+        numbers = self._threshold.convert(self._conditions.evaluate(self._threshold.taken, batch.events, rows))
+        bounds = self._threshold.convert(self._conditions.evaluate(self._threshold.own, batch.events, new))
+        if numbers is None or bounds is None or (self._threshold.includes_equal and np.isinf(bounds).any()):
+            return None
+        candidate = np.full(len(new), -1)
+        candidate[opening - known] = np.arange(known, len(rows))
+        candidates = Candidates(batch.key[rows], batch.time[rows], numbers, int(batch.key.max()) + 1)
+        bounds = np.where((masks & self._plan[1].bit) != 0, bounds, np.nan)
+        events = NewEvents(batch.key[known:], batch.time[known:], bounds, candidate)
+        search = ThresholdSearch(candidates, known, events, self._within_us, self._threshold.includes_equal)
+        taken, takers, stay = search.run()
+        complete = np.stack((rows[taken], takers + known), axis=1)
+        left = rows[stay]
+        return complete, Attempts(
+            np.stack((left, np.full(len(left), -1)), axis=1),
+            batch.key[left],
+            np.ones(len(left), np.int64),
+            batch.time[left],
+        )
 
     def _process(self, batch: Batch, attempts: Attempts, start: int) -> tuple[np.ndarray, Attempts]:
         """Process the events from `start` on. Returns the rows of the matches, and the attempts that stay open."""
@@ -141,7 +202,8 @@ class CrossOnceMatcher(retained.RetainedAttempts):
         for others in done:
             attempts = others.append(attempts)
         empty = np.zeros((0, len(self._plan)), np.int64)
-        return np.concatenate([empty, *complete]), attempts.select(attempts.taken > 0)
+        attempts = attempts.select(attempts.taken > 0)
+        return np.concatenate([empty, *complete]), attempts.select(np.lexsort((attempts.rows[:, 0], attempts.key)))
 
     def _process_round(
         self, batch: Batch, attempts: Attempts, rows: np.ndarray, row_of_key: np.ndarray
@@ -178,19 +240,19 @@ class CrossOnceMatcher(retained.RetainedAttempts):
         rows[:, 0] = opens
         return Attempts(rows, batch.key[opens], np.ones(len(opens), np.int64), batch.time[opens])
 
-    def _keep(self, events: pa.RecordBatch, attempts: Attempts) -> None:
-        numbers, steps = np.nonzero(attempts.rows >= 0)
-        places = attempts.rows[numbers, steps]
-        # Attempts of a key are numbered in the order of their first events.
-        order = np.argsort(attempts.rows[:, 0], kind="stable")
-        number = np.empty(len(order), np.int64)
-        number[order] = np.arange(len(order))
-        in_order = np.argsort(places, kind="stable")
-        kept = events.take(pa.array(places[in_order]))
-        columns = (number[numbers], steps, attempts.first[numbers])
-        for field, values in zip(_ATTEMPT, columns, strict=True):
-            kept = kept.append_column(field, pa.array(values[in_order], field.type))
-        self.kept = kept
+    def _keep(self, rows: pa.RecordBatch, batch: Batch, batch_keys: BatchKeys, left: "Attempts") -> None:
+        """Keep the attempts that stay open."""
+        now_us = int(rows.column("time")[-1].as_py())
+        number, first_rows = batch.get_numbers(left.rows[:, 0]), left.rows[:, 0]
+        leaves = np.zeros(batch.known, bool)
+        leaves[batch.first_rows] = True
+        leaves[first_rows[first_rows < batch.known]] = False
+        changed = (left.rows >= batch.known).any(axis=1) & (left.first >= now_us - self._within_us)
+        left, number = left.select(changed), number[changed]
+        self.attempts.expire(now_us)
+        keys = self.add_keys(batch_keys, left.key)
+        ended = batch.numbers[leaves]
+        self.attempts.change(rows, Changes(ended, number, keys, left.first, batch.get_places(left.rows)))
 
 
 class SingleEvents:

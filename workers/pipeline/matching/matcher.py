@@ -26,10 +26,12 @@ import pyarrow.compute as pc
 
 from common.errors import BadInput
 from workers.pipeline.events.layout import append_batch
+from workers.pipeline.matching.attempt_matcher import AttemptMatcher
 from workers.pipeline.matching.conjunction_once import ConjunctionOnceMatcher
 from workers.pipeline.matching.cross_once import CrossOnceMatcher
 from workers.pipeline.matching.cross_rows import CrossRows
 from workers.pipeline.matching.interpreted import AutomatonMatcher
+from workers.pipeline.matching.open_attempts import OpenAttempts
 from workers.pipeline.matching.retained import (
     KEYED,
     GroupStates,
@@ -259,6 +261,11 @@ class Matcher:
         if matcher._previous:
             matcher._previous.load(parts)
         return matcher
+
+    @property
+    def open_attempts(self) -> OpenAttempts | None:
+        """Return the open attempts if they have indexes, which take long to build when the matcher is resumed."""
+        return self._raw_matcher.attempts if isinstance(self._raw_matcher, AttemptMatcher) else None
 
     @property
     def excess(self) -> int:

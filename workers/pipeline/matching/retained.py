@@ -150,7 +150,11 @@ class KeyedRows:
     @classmethod
     def build(cls, keys: pa.Array, times_us: np.ndarray) -> "KeyedRows":
         """Build from keys (text, none null) and times_us (in event-time order within each key)."""
-        code = keys.dictionary_encode().indices.to_numpy()
+        return cls.build_from_codes(keys.dictionary_encode().indices.to_numpy(), times_us)
+
+    @classmethod
+    def build_from_codes(cls, code: np.ndarray, times_us: np.ndarray) -> "KeyedRows":
+        """Build from the numbers of the keys, from 0 on."""
         order = compute_stable_order(code)
         code = code[order]
         begins = np.flatnonzero(np.diff(code, prepend=-1))
@@ -328,34 +332,6 @@ class RetainedRows:
 
     def save(self, states: GroupStates) -> None:
         """Store the kept events in the states of their key groups."""
-        states.put_rows("open", self.kept)
-
-    def load(self, states: GroupStates) -> None:
-        self.kept = states.collect_rows("open") or self.kept
-
-
-class RetainedAttempts:
-    """The events of the open attempts of a matcher: rows with the time of the first event of the attempt (`first`)."""
-
-    kept: pa.RecordBatch
-    _within_us: int
-
-    def advance(self, now_us: int) -> Matches:
-        """Discard what no event from `now_us` on can complete."""
-        if self.kept.num_rows:
-            self.kept = self.kept.filter(pc.greater_equal(self.kept.column("first"), now_us - self._within_us))
-        return build_empty()
-
-    def finish(self) -> Matches:
-        self.kept = self.kept.slice(0, 0)
-        return build_empty()
-
-    def compute_timers(self) -> dict[int, int]:
-        """Return, per key group, the time (µs) from which on `advance` discards something."""
-        least = compute_least_by_group(self.kept, "first")
-        return {group: time_us + self._within_us + 1 for group, time_us in least.items()}
-
-    def save(self, states: GroupStates) -> None:
         states.put_rows("open", self.kept)
 
     def load(self, states: GroupStates) -> None:

@@ -25,6 +25,9 @@ import numpy as np
 import pyarrow as pa
 
 from workers.pipeline.matching import retained
+from workers.pipeline.matching.attempt_matcher import AttemptMatcher, BatchKeys
+from workers.pipeline.matching.number_lists import ALL
+from workers.pipeline.matching.open_attempts import Changes, OpenAttempts
 from workers.pipeline.patterns.pattern import Pattern, Step
 
 _INT64_MIN, _INT64_MAX = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -67,69 +70,116 @@ def _run_starts(lows: list[int], highs: list[int], start: int) -> np.ndarray:
 
 UNUSED, UNDECIDED = -1, -2
 _LARGEST = 2**62
-_RETAINED = retained.KEYED.append(pa.field("step", pa.int8())).append(pa.field("first", pa.int64()))
 
 
 @dataclass(frozen=True)
 class _Automata:
     """Automata that have taken equally many steps, in that order.
 
-    rows: per step taken, the row of its event in each automaton. first: times of their first events. entered: rows of
-    their last events.
+    entered: rows of their last events, or of attempts that were open before. first: times of their first events.
     """
 
-    rows: tuple[np.ndarray, ...]
+    entered: np.ndarray
     first: np.ndarray
 
-    @property
-    def entered(self) -> np.ndarray:
-        return self.rows[-1]
-
     def select(self, which: np.ndarray) -> "_Automata":
-        return _Automata(tuple(taken[which] for taken in self.rows), self.first[which])
+        return _Automata(self.entered[which], self.first[which])
+
+    def append(self, other: "_Automata") -> "_Automata":
+        """Return both, in the order in which they entered."""
+        if not len(self.entered):
+            return other
+        joined = _Automata(np.concatenate((self.entered, other.entered)), np.concatenate((self.first, other.first)))
+        return joined.select(np.argsort(joined.entered, kind="stable"))
 
 
-class SequenceOnceMatcher(retained.RetainedAttempts):
+@dataclass(frozen=True)
+class _Batch:
+    """Attempts that were open before, followed by new rows, by key.
+
+    step: the step that each row is for. taken: number of events of an attempt, 0 for new rows. place: place of a new
+    row in the batch, negative for attempts. attempt: number of the attempt, -1 for new rows. before: row that the
+    automaton of each row has entered before, or -1. The last three have -1 at the end, which stands for no row.
+    """
+
+    keyed: retained.KeyedRows
+    step: np.ndarray
+    masks: np.ndarray
+    taken: np.ndarray
+    place: np.ndarray
+    attempt: np.ndarray
+    before: np.ndarray
+
+    def select_waiting(self, step: int) -> _Automata:
+        """Return the automata that wait for a step and did so before; for step 0, those that begin."""
+        rows = np.flatnonzero(self.taken == step if step else self.step == 0)
+        return _Automata(rows, self.keyed.time[rows])
+
+    def trace(self, machines: _Automata, taken: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the attempt of each automaton, or -1, and the places of the rows that it took, by step.
+
+        A place is negative for rows that it took before. taken: how many events each automaton has taken.
+        """
+        places = np.full((len(machines.entered), steps), -1, np.int64)
+        attempts, row = np.full(len(machines.entered), -1, np.int64), machines.entered
+        for step in range(taken - 1, -1, -1):
+            places[:, step] = self.place[row]
+            attempts, row = np.maximum(attempts, self.attempt[row]), self.before[row]
+        return attempts, places
+
+
+class SequenceOnceMatcher(AttemptMatcher):
     """Matcher for sequences.
 
-    It keeps the events of the open automata, each with its step and the first time of its automaton. With the steps
-    known, processing them again gives the same automata: those served came before those not served.
+    Only the oldest attempts of a key can be served, so a batch reads as many of them as the key has events, besides
+    those that are over. A NOT ends all attempts that wait.
     """
 
     def __init__(self, pattern: Pattern) -> None:
         self._within_us = pattern.within_us
         self._plan = pattern.plain or ()
-        self.kept = pa.RecordBatch.from_pylist([], schema=_RETAINED)
+        self.attempts = OpenAttempts(pattern.within_us, len(self._plan), by_step=True)
+        self._forbidden = int(np.bitwise_or.reduce([step.forbidden for step in self._plan]))
 
     @property
     def begins(self) -> int:
         return self._plan[0].bit
-
-    @property
-    def open_rows(self) -> int:
-        return int(self.kept.num_rows)
-
-    def has_open(self, keys: pa.Array) -> np.ndarray:
-        """Return, per key (text, distinct), whether an automaton of it is open."""
-        return retained.find_present_keys(self.kept, keys)
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> retained.Matches:
         """Process rows in event-time order; `masks` has the bits of the symbols that each satisfies."""
         wanted = np.flatnonzero(masks)
         if not len(wanted):
             return retained.build_empty()
+        rows = rows.select(retained.KEYED.names).cast(retained.KEYED)
         if len(wanted) < len(masks):
             rows, masks = rows.take(pa.array(wanted)), masks[wanted]
-        known = self.kept.column("step").to_numpy()
-        events = retained.append_rows(self.kept, rows)
-        keyed = retained.KeyedRows.build(events.column("match_key"), events.column("time").to_numpy())
-        step = np.concatenate((known, self._compute_steps(masks)))[keyed.order]
-        masks = np.concatenate((np.zeros(len(known), np.int64), masks))[keyed.order]
-        if (step == UNDECIDED).any():
-            self._decide(keyed, step, masks)
-        complete, open_automata = self._serve(keyed, step, masks)
-        self._keep(events, keyed, open_automata)
-        return retained.build_from_rows(events, keyed.order[np.stack(complete.rows, axis=1)])
+        batch_keys = BatchKeys.build(rows, self.attempts)
+        batch = self._read_batch(rows, masks, batch_keys)
+        if (batch.step == UNDECIDED).any():
+            self._decide(batch)
+        complete, left = self._serve(batch)
+        return self._close(rows, batch, batch_keys, complete, left)
+
+    def _read_batch(self, rows: pa.RecordBatch, masks: np.ndarray, batch_keys: BatchKeys) -> _Batch:
+        """Return the rows with the attempts that they may concern."""
+        codes, numbers, times = batch_keys.codes, batch_keys.numbers, rows.column("time").to_numpy()
+        known = np.flatnonzero(numbers >= 0)
+        events = np.bincount(codes, minlength=len(numbers))[known]
+        most = events + self.attempts.count_expired(numbers[known], int(times[-1]))
+        if self._forbidden:
+            most[np.isin(known, codes[(masks & self._forbidden) != 0])] = ALL
+        key_of, attempts = self.attempts.read(numbers[known], most)
+        keyed = retained.KeyedRows.build_from_codes(
+            np.concatenate((known[key_of], codes)), np.concatenate((self.attempts.get_first(attempts), times))
+        )
+        were_open = np.flatnonzero(keyed.order < len(attempts))
+        own = attempts[keyed.order[were_open]]
+        attempt, taken = np.full(len(keyed.order) + 1, -1, np.int64), np.zeros(len(keyed.order), np.int8)
+        attempt[were_open], taken[were_open] = own, self.attempts.get_taken(own)
+        step = np.concatenate((np.full(len(attempts), UNUSED, np.int8), self._compute_steps(masks)))
+        masks = np.concatenate((np.zeros(len(attempts), np.int64), masks))
+        place, before = np.append(keyed.order - len(attempts), -1), np.full(len(attempt), -1, np.int64)
+        return _Batch(keyed, step[keyed.order], masks[keyed.order], taken, place, attempt, before)
 
     def _compute_steps(self, masks: np.ndarray) -> np.ndarray:
         """Return the step that each event is for."""
@@ -142,48 +192,58 @@ class SequenceOnceMatcher(retained.RetainedAttempts):
         step[steps > 1] = UNDECIDED
         return step
 
-    def _decide(self, keyed: retained.KeyedRows, step: np.ndarray, masks: np.ndarray) -> None:
+    def _decide(self, batch: _Batch) -> None:
         """Decide the undecided steps. All events of the key of such a step are processed."""
-        for start in np.unique(keyed.starts[step == UNDECIDED]).tolist():
+        keyed = batch.keyed
+        for start in np.unique(keyed.starts[batch.step == UNDECIDED]).tolist():
             span = slice(start, int(keyed.ends[start]))
             queues = _Queues(self._plan, self._within_us)
-            columns = (keyed.time[span], step[span], masks[span])
+            columns = (keyed.time[span], batch.step[span], batch.masks[span], batch.taken[span])
             rows = zip(*(column.tolist() for column in columns), strict=True)
-            step[span] = [queues.decide(*row) for row in rows]
+            batch.step[span] = [queues.decide(*row) for row in rows]
 
-    def _serve(
-        self, keyed: retained.KeyedRows, step: np.ndarray, masks: np.ndarray
-    ) -> tuple[_Automata, list[_Automata]]:
+    def _serve(self, batch: _Batch) -> tuple[_Automata, list[_Automata]]:
         """Return the completed automata, and the open ones by the number of steps they have taken."""
-        opened = np.flatnonzero(step == 0)
-        machines = _Automata((opened,), keyed.time[opened])
+        keyed = batch.keyed
+        machines = batch.select_waiting(0)
         left = []
         for number, (_, forbidden_bits) in enumerate(self._plan[1:], 1):
-            events = np.flatnonzero(step == number)
-            forbidden = np.flatnonzero(masks & forbidden_bits) if forbidden_bits else events[:0]
+            machines = batch.select_waiting(number).append(machines)
+            events = np.flatnonzero(batch.step == number)
+            forbidden = np.flatnonzero(batch.masks & forbidden_bits) if forbidden_bits else events[:0]
             taken_by = _assign_events(keyed, machines, events, forbidden, self._within_us)
             served = taken_by[taken_by >= 0]
             left.append(machines.select(_are_left(keyed, machines, served, forbidden)))
-            machines = machines.select(served)
-            machines = _Automata((*machines.rows, events[taken_by >= 0]), machines.first)
+            taken = events[taken_by >= 0]
+            batch.before[taken] = machines.entered[served]
+            machines = _Automata(taken, machines.first[served])
         return machines, left
 
-    def _keep(self, events: pa.RecordBatch, keyed: retained.KeyedRows, open_automata: list[_Automata]) -> None:
-        rows, steps, firsts = [], [], []
-        for machines in open_automata:
-            alive = machines.first >= keyed.last_us[machines.entered] - self._within_us
-            for place, taken in enumerate(machines.rows):
-                rows.append(taken[alive])
-                steps.append(np.full(len(rows[-1]), place, np.int8))
-                firsts.append(machines.first[alive])
-        places = keyed.order[np.concatenate(rows)] if rows else np.zeros(0, np.int64)
-        sorted_ = np.argsort(places)
-        kept = events.take(pa.array(places[sorted_]))
-        for values in (steps, firsts):
-            kept_values = np.concatenate(values)[sorted_] if values else np.zeros(0, np.int64)
-            name = _RETAINED.names[kept.num_columns]
-            kept = kept.append_column(_RETAINED.field(name), pa.array(kept_values, _RETAINED.field(name).type))
-        self.kept = kept
+    def _close(
+        self, rows: pa.RecordBatch, batch: _Batch, batch_keys: BatchKeys, complete: _Automata, left: list[_Automata]
+    ) -> retained.Matches:
+        """Return the matches, and keep the attempts that stay open."""
+        steps = len(self._plan)
+        matches = retained.build_from_rows(*self.find_events(rows, *batch.trace(complete, steps, steps)))
+        now_us = int(rows.column("time")[-1].as_py())
+        leaves = batch.attempt >= 0
+        attempts, keys, first, places = (list[np.ndarray]() for _ in range(4))
+        for taken, machines in enumerate(left, 1):
+            leaves[machines.entered] = False
+            took = (batch.attempt[machines.entered] < 0) & (machines.first >= now_us - self._within_us)
+            machines = machines.select(np.flatnonzero(took))
+            for parts, values in zip((attempts, places), batch.trace(machines, taken, steps), strict=True):
+                parts.append(values)
+            keys.append(batch_keys.codes[batch.place[machines.entered]])
+            first.append(machines.first)
+        self.attempts.expire(now_us)
+        if left:
+            number = np.concatenate(attempts)
+            leaving = batch.attempt[leaves]
+            ended = leaving[~np.isin(leaving, number[number >= 0])]
+            key = self.add_keys(batch_keys, np.concatenate(keys))
+            self.attempts.change(rows, Changes(ended, number, key, np.concatenate(first), np.concatenate(places)))
+        return matches
 
 
 class _Queues:
@@ -193,8 +253,14 @@ class _Queues:
         self._plan, self._within_us = plan, within_us
         self._waiting: list[deque[int]] = [deque() for _ in plan]
 
-    def decide(self, time_us: int, step: int, mask: int) -> int:
-        """Return the step that an event is for, and advance the automaton that takes it. Forbidden steps are ended."""
+    def decide(self, time_us: int, step: int, mask: int, taken: int) -> int:
+        """Return the step that an event is for, and advance the automaton that takes it. Forbidden steps are ended.
+
+        taken: 0, or the row is an automaton that has taken so many events, and time_us is of the first one.
+        """
+        if taken:
+            self._waiting[taken].append(time_us)
+            return UNUSED
         if step == UNDECIDED:
             step = self._most_advanced(time_us, mask)
         first_us = time_us if step == 0 else None

@@ -58,6 +58,10 @@ class StepConditions:
         held: np.ndarray = pc.fill_null(condition.evaluate(columns, len(own)), False).to_numpy(zero_copy_only=False)
         return held
 
+    def evaluate(self, expression: BoundExpression, events: pa.RecordBatch, rows: np.ndarray) -> pa.Array:
+        """Return the value of an expression of one event, for each event at these rows."""
+        return expression.evaluate(self._build_columns(expression, events, rows, rows[:, None]), len(rows))
+
     def build_matches(self, events: pa.RecordBatch, rows: np.ndarray) -> Matches:
         """Return the matches in the order of completion. rows: int64[matches, steps], places in `events`."""
         rows = rows[np.argsort(rows[:, -1])]

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from workers.pipeline.events.text_hashes import SEED, hash_texts
 from workers.pipeline.rules.calendar_numbers import (
     DAY_US,
     MICROSECONDS,
@@ -52,7 +53,6 @@ from workers.pipeline.rules.native_values import (
     make_constant,
 )
 from workers.pipeline.rules.reference import parse_subnet
-from workers.pipeline.rules.text_hashes import SEED, hash_texts
 
 MAX_INT = 2**31 - 1
 _UNITS_US = {"second": MICROSECONDS, "minute": 60 * MICROSECONDS, "hour": 3600 * MICROSECONDS, "day": DAY_US}

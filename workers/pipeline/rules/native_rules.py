@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from workers.pipeline.events.distinct_texts import DistinctTexts
 from workers.pipeline.events.layout import Layout, get_criterion_column
+from workers.pipeline.events.text_hashes import SEED, hash_texts
 from workers.pipeline.rules.native_casts import parse_whole
 from workers.pipeline.rules.native_expressions import compile_expression
 from workers.pipeline.rules.native_operators import as_condition
@@ -40,7 +41,6 @@ from workers.pipeline.rules.rules import (
     list_named_columns,
     list_named_criteria,
 )
-from workers.pipeline.rules.text_hashes import SEED, hash_texts
 
 Step = Callable[[EventColumns], EventColumns]
 _ADDRESS = r"\A[0-9]{1,3}(\.[0-9]{1,3}){3}\z"

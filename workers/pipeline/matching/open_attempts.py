@@ -1,0 +1,393 @@
+"""The open attempts of a matcher, in columns.
+
+A batch touches only the attempts that it reads, ends, or continues, and those whose windows have ended: the time of an
+event does not depend on how many attempts are open. An attempt has a number, in the order of the first events. Each
+key has lists of the numbers of its open attempts, the oldest first: a list for each number of events taken, or one
+list. Ended attempts leave gaps. If there are too many gaps, the attempts get new numbers.
+
+Arrays instead of objects: an attempt takes about 100 bytes, which depends on the length of its event's id.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from workers.pipeline.matching.key_table import KeyTable
+from workers.pipeline.matching.number_lists import ALL, NumberLists, count_runs, expand_ranges
+from workers.pipeline.matching.retained import KEYED, GroupStates, compute_stable_order
+from workers.pipeline.matching.row_pool import GrowingArray, RowPool
+
+MIN_GAPS = 2**17  # attempts; fewer gaps are never worth new numbers
+GAP_SHARE = 0.5  # of the open attempts
+_BLOCK = 1_024  # attempts that are searched together
+ATTEMPT = (pa.field("attempt", pa.int64()), pa.field("step", pa.int8()), pa.field("first", pa.int64()))
+_TYPES = pa.dictionary(pa.int32(), pa.string())
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a batch does to attempts.
+
+    ended: numbers of attempts that are complete or forbidden. number: of each attempt that took events and stays open;
+    -1: a new attempt. The attempts of a key follow each other, the oldest first. key: number of its key. first: time of
+    its first event. rows: int64[attempts, steps], the rows of the batch that it took, -1 for other steps.
+    """
+
+    ended: np.ndarray
+    number: np.ndarray
+    key: np.ndarray
+    first: np.ndarray
+    rows: np.ndarray
+
+
+class OpenAttempts:
+    """The open attempts. steps: number of events of a match. by_step: whether each key has a list for each step."""
+
+    def __init__(self, within_us: int, steps: int, by_step: bool) -> None:
+        self._within_us, self._steps, self._by_step = within_us, steps, by_step
+        self.clear()
+
+    def clear(self) -> None:
+        """Remove all attempts."""
+        self.keys = KeyTable()
+        self._lists = [NumberLists() for _ in range(max(1, self._steps - 1) if self._by_step else 1)]
+        self._events = RowPool()  # of KEYED, without key and key group, and columns that conditions read
+        self._omits_source = True
+        self._before = GrowingArray(np.int32)  # per event, the place of the previous event of its attempt
+        self._first = GrowingArray(np.int64)  # per attempt, ascending
+        self._key, self._last = GrowingArray(np.int32), GrowingArray(np.int32)
+        self._taken = GrowingArray(np.int8)  # 0: the attempt has ended
+        self._oldest = 0
+        self._open_of_group = np.zeros(1, np.int64)
+
+    def __len__(self) -> int:
+        return int(self._open_of_group.sum())
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size of all arrays, including gaps and room for more."""
+        arrays = (self._before, self._first, self._key, self._last, self._taken)
+        lists = sum(lists.nbytes for lists in self._lists)
+        return sum(array.nbytes for array in arrays) + self._events.nbytes + self.keys.nbytes + lists
+
+    def has_open(self, keys: pa.Array) -> np.ndarray:
+        """Return, for each key (text, distinct), whether the key has an open attempt."""
+        numbers = self.keys.find(keys)
+        known = np.flatnonzero(numbers >= 0)
+        is_open = np.zeros(len(keys), bool)
+        for lists in self._lists:
+            is_open[known] |= lists.lengths[numbers[known]] > 0
+        return is_open
+
+    def count_expired(self, keys: np.ndarray, now_us: int) -> np.ndarray:
+        """Return how many attempts of each key (number, distinct) are over at this time."""
+        expired = np.sort(self._key.values[self._find_expired(now_us)])
+        distinct, counts = count_runs(expired)
+        if not len(distinct):
+            return np.zeros(len(keys), np.int64)
+        places = np.minimum(np.searchsorted(distinct, keys), len(distinct) - 1)
+        result: np.ndarray = np.where(distinct[places] == keys, counts[places], 0)
+        return result
+
+    def read(self, keys: np.ndarray, most: np.ndarray | int = ALL) -> tuple[np.ndarray, np.ndarray]:
+        """Return the oldest attempts of each key (number, distinct), and the place of the key of each attempt.
+
+        most: how many of each list. Attempts of a list are in their order.
+        """
+        parts = [lists.read(keys, most) for lists in self._lists]
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+    def get_first(self, attempts: np.ndarray) -> np.ndarray:
+        """Return the times of the first events (µs)."""
+        times: np.ndarray = self._first.values[attempts]
+        return times
+
+    def get_keys(self, attempts: np.ndarray) -> np.ndarray:
+        """Return the numbers of the keys."""
+        keys: np.ndarray = self._key.values[attempts]
+        return keys
+
+    def get_taken(self, attempts: np.ndarray) -> np.ndarray:
+        """Return how many events the attempts have taken."""
+        counts: np.ndarray = self._taken.values[attempts]
+        return counts
+
+    def get_events(self, attempts: np.ndarray) -> np.ndarray:
+        """Return the places of the events of attempts, int64[attempts, steps]; -1 for steps to come."""
+        places = np.full((len(attempts), self._steps), -1, np.int64)
+        at, taken = self._last.values[attempts].astype(np.int64), self._taken.values[attempts]
+        for step in range(int(taken.max(initial=0)) - 1, -1, -1):
+            has = np.flatnonzero(taken > step)
+            places[has, step] = at[has]
+            at[has] = self._before.values[at[has]]
+        return places
+
+    def take_columns(self, places: np.ndarray, names: list[str]) -> pa.RecordBatch:
+        """Return some columns of events."""
+        return self._events.take(places, names)
+
+    def take_events(self, places: np.ndarray, keys: np.ndarray) -> pa.RecordBatch:
+        """Return events as KEYED, followed by the columns that conditions read. keys: numbers of their keys."""
+        events = self._events.take(places)
+        columns = dict(zip(events.schema.names, events.columns, strict=True))
+        columns["type"] = columns["type"].cast(pa.string())
+        columns["match_key"] = self.keys.take_texts(keys)
+        columns["group"] = pa.array(self.keys.groups.values[keys], pa.int32())
+        columns.setdefault("source", columns["match_key"])  # an event's source is its key
+        names = [*KEYED.names, *(name for name in events.schema.names if name not in KEYED.names)]
+        return pa.RecordBatch.from_arrays([columns[name] for name in names], names)
+
+    def add_keys(self, keys: pa.Array, groups: np.ndarray) -> np.ndarray:
+        """Return the numbers of keys (text, distinct). groups: their key groups."""
+        numbers = self.keys.add(keys, groups)
+        for lists in self._lists:
+            lists.add_keys(len(self.keys))
+        return numbers
+
+    def change(self, rows: pa.RecordBatch, changes: Changes) -> None:
+        """End attempts, open attempts, and continue others with their next events.
+
+        Call `expire` first: an attempt that is over leaves its list before a later one.
+        """
+        self._end(changes.ended[self._taken.values[changes.ended] > 0])
+        number = changes.number.copy()
+        if self._by_step:
+            self._leave_lists(number[number >= 0])
+        opened = np.flatnonzero(number < 0)
+        # Attempts are numbered in the order of their first events.
+        order = _sort_rows(changes.rows[opened, 0], rows.num_rows)
+        first = changes.first[opened[order]]
+        if (first[1:] < first[:-1]).any():  # saved attempts are in the order of their key groups
+            order = order[np.argsort(first, kind="stable")]
+        number[opened[order]] = len(self._first) + np.arange(len(opened))
+        self._first.append(changes.first[opened[order]])
+        self._key.append(changes.key[opened[order]])
+        self._taken.append(np.zeros(len(opened), np.int8))
+        self._last.append(np.full(len(opened), -1, np.int32))
+        self._count(number[opened], 1)
+        self._append_events(rows, number, changes.rows)
+        self._join_lists(number if self._by_step else number[opened])
+        self._limit_gaps()
+
+    def _count(self, attempts: np.ndarray, change: int) -> None:
+        """Count attempts as opened (1) or ended (-1)."""
+        groups = self.keys.groups.values[self._key.values[attempts]]
+        counts = np.bincount(groups, minlength=len(self._open_of_group))
+        if len(counts) > len(self._open_of_group):
+            self._open_of_group = np.pad(self._open_of_group, (0, len(counts) - len(self._open_of_group)))
+        self._open_of_group += change * counts
+
+    def _end(self, attempts: np.ndarray) -> None:
+        """End open attempts."""
+        if not len(attempts):
+            return
+        self._count(attempts, -1)
+        if self._by_step:
+            self._leave_lists(attempts)
+            self._taken.values[attempts] = 0
+            return
+        self._taken.values[attempts] = 0
+        (lists,) = self._lists
+        keys = np.unique(self._key.values[attempts])
+        key_of, listed = lists.read(keys)
+        stay = np.flatnonzero(self._taken.values[listed])
+        lists.replace(keys, np.bincount(key_of[stay], minlength=len(keys)), listed[stay])
+
+    def _append_events(self, rows: pa.RecordBatch, number: np.ndarray, taken_rows: np.ndarray) -> None:
+        """Append the events that attempts took, step by step."""
+        parts = []
+        for of_step in taken_rows.T:
+            takers = np.flatnonzero(of_step >= 0)
+            attempts = number[takers]
+            places = len(self._before) + np.arange(len(takers))
+            self._before.append(self._last.values[attempts])
+            self._last.values[attempts] = places
+            self._taken.values[attempts] += 1
+            parts.append(of_step[takers])
+        events = np.concatenate(parts)
+        if len(events):
+            self._keep(rows, events)
+
+    def _keep(self, rows: pa.RecordBatch, places: np.ndarray) -> None:
+        """Append events without their keys. Types are kept once, and so are sources that are the keys."""
+        names = [name for name in rows.schema.names if name not in ("match_key", "group")]
+        if self._omits_source and rows.column("source").equals(rows.column("match_key")):
+            names.remove("source")
+        elif self._omits_source:
+            self._add_sources()
+        events = rows.select(names).take(pa.array(places))
+        at = names.index("type")
+        self._events.append(events.set_column(at, "type", events.column(at).dictionary_encode().cast(_TYPES)))
+
+    def _add_sources(self) -> None:
+        """Keep the sources of all events from now on."""
+        self._omits_source = False
+        if not len(self._events):
+            return
+        keys = np.zeros(len(self._events), np.int64)  # of the events of ended attempts, any
+        kept = np.flatnonzero(self._taken.values)
+        events = self.get_events(kept)
+        attempts, steps = np.nonzero((events >= 0) & (events < len(self._events)))
+        keys[events[attempts, steps]] = self._key.values[kept[attempts]]
+        rows = self._events.take(np.arange(len(self._events)))
+        self._events = RowPool()
+        self._events.append(rows.append_column("source", self.keys.take_texts(keys)))
+
+    def _split_by_list(self, attempts: np.ndarray) -> Iterator[tuple[NumberLists, np.ndarray]]:
+        """Return the attempts of each kind of list."""
+        if not self._by_step:
+            yield self._lists[0], attempts
+            return
+        taken = self._taken.values[attempts]
+        for step, lists in enumerate(self._lists, 1):
+            yield lists, attempts[taken == step]
+
+    def _leave_lists(self, attempts: np.ndarray) -> None:
+        """Remove the oldest attempts of some lists."""
+        for lists, own in self._split_by_list(attempts):
+            lists.drop_first(self._key.values[own])
+
+    def _join_lists(self, attempts: np.ndarray) -> None:
+        """Append attempts to their lists. They are younger than those in the lists."""
+        for lists, own in self._split_by_list(attempts):
+            lists.append(self._key.values[own], own)
+
+    def _find_expired(self, now_us: int) -> np.ndarray:
+        """Return the attempts that are over at this time."""
+        end = self._oldest + int(np.searchsorted(self._first.values[self._oldest :], now_us - self._within_us))
+        return self._oldest + np.flatnonzero(self._taken.values[self._oldest : end])
+
+    def expire(self, now_us: int) -> None:
+        """End the attempts that no event from `now_us` on can complete. All other attempts keep their numbers."""
+        expired = self._find_expired(now_us)
+        if len(expired):
+            self._leave_lists(expired)
+            self._count(expired, -1)
+            self._taken.values[expired] = 0
+            self._oldest = int(expired[-1]) + 1
+
+    def advance(self, now_us: int) -> None:
+        """End the attempts that no event from `now_us` on can complete, between batches."""
+        self.expire(now_us)
+        self._limit_gaps()
+
+    def _limit_gaps(self) -> None:
+        if len(self._first) - len(self) > GAP_SHARE * len(self) + MIN_GAPS:
+            self._close_gaps()
+
+    def _close_gaps(self) -> None:
+        """Give the open attempts new numbers and their events new places, and forget what is not needed."""
+        if not len(self):
+            self.clear()
+            return
+        kept = np.flatnonzero(self._taken.values)
+        events = self.get_events(kept)
+        places = np.sort(events[events >= 0])
+        new_places = np.full(len(self._before) + 1, -1, np.int32)
+        new_places[places] = np.arange(len(places))
+        columns, before = self._events.take(places), self._before.values[places]
+        self._events = RowPool()
+        self._events.append(columns)
+        self._before.replace(new_places[before])
+        new_numbers = np.zeros(len(self._first), np.int32)
+        new_numbers[kept] = np.arange(len(kept))
+        for lists in self._lists:
+            lists.renumber(new_numbers)
+        self._last.replace(new_places[self._last.values[kept]])
+        for array in (self._first, self._key, self._taken):
+            array.replace(array.values[kept])
+        self._oldest = 0
+        self._drop_unused_keys()
+
+    def _drop_unused_keys(self) -> None:
+        used = np.zeros(len(self.keys), bool)
+        used[self._key.values] = True
+        kept = np.flatnonzero(used)
+        if len(used) <= (1 + GAP_SHARE) * len(kept) + MIN_GAPS:
+            return
+        self.keys.select(kept)
+        for lists in self._lists:
+            lists.select(kept)
+        new_numbers = np.zeros(len(used), np.int32)
+        new_numbers[kept] = np.arange(len(kept))
+        self._key.replace(new_numbers[self._key.values])
+
+    def compute_timers(self) -> dict[int, int]:
+        """Return, per key group, the time (µs) from which on `expire` ends something."""
+        timers: dict[int, int] = {}
+        groups_left = int(np.count_nonzero(self._open_of_group))
+        start, block = self._oldest, _BLOCK
+        while len(timers) < groups_left:
+            attempts = start + np.flatnonzero(self._taken.values[start : start + block])
+            groups, oldest = np.unique(self.keys.groups.values[self._key.values[attempts]], return_index=True)
+            times_us = self._first.values[attempts[oldest]] + self._within_us + 1
+            timers = dict(zip(groups.tolist(), times_us.tolist(), strict=True)) | timers
+            start, block = start + block, 2 * block
+        return timers
+
+    def save(self, states: GroupStates) -> None:
+        """Store the events of the attempts in the states of their key groups."""
+        if len(self):
+            states.put_rows("open", self._collect_rows())
+
+    def _collect_rows(self) -> pa.RecordBatch:
+        """Return the events, each with the number of its attempt, its step, and the time of the first event."""
+        kept = np.flatnonzero(self._taken.values)
+        events = self.get_events(kept)
+        attempts, steps = np.nonzero(events >= 0)
+        rows = self.take_events(events[attempts, steps], self._key.values[kept[attempts]])
+        columns = (kept[attempts], steps, self._first.values[kept[attempts]])
+        for field, values in zip(ATTEMPT, columns, strict=True):
+            rows = rows.append_column(field, pa.array(values, field.type))
+        return rows
+
+    def load(self, states: GroupStates) -> None:
+        """Load the attempts that were saved."""
+        rows = states.collect_rows("open")
+        if rows is None:
+            return
+        encoded = rows.column("match_key").dictionary_encode()
+        code = encoded.indices.to_numpy()
+        groups = np.empty(len(encoded.dictionary), np.int64)
+        groups[code] = rows.column("group").to_numpy()
+        keys = self.add_keys(encoded.dictionary, groups)
+        order = _order_by_attempt(rows, code)
+        steps, first = rows.column("step").to_numpy()[order], rows.column("first").to_numpy()
+        begins = steps == 0
+        taken_rows = np.full((np.count_nonzero(begins), self._steps), -1, np.int64)
+        taken_rows[np.cumsum(begins) - 1, steps] = order
+        taken_rows = taken_rows[compute_stable_order(code[taken_rows[:, 0]])]
+        starts = taken_rows[:, 0]
+        none, new = np.zeros(0, np.int64), np.full(len(starts), -1)
+        rows = rows.drop_columns([field.name for field in ATTEMPT if field.name in rows.schema.names])
+        self.change(rows, Changes(none, new, keys[code[starts]], first[starts], taken_rows))
+
+
+def _order_by_attempt(rows: pa.RecordBatch, code: np.ndarray) -> np.ndarray:
+    """Return the order of saved rows by attempt, the oldest of each key first, and step.
+
+    `save` writes them in this order. Earlier versions wrote events in the order of their times. For sequences without
+    conditions between events, they did not write numbers of attempts: the n-th event of a step then belongs to the n-th
+    attempt of its key.
+    """
+    steps = rows.column("step").to_numpy()
+    if "attempt" in rows.schema.names:
+        attempts = rows.column("attempt").to_numpy()
+        follows = (steps[1:] == steps[:-1] + 1) & (attempts[1:] == attempts[:-1])
+        if ((steps[1:] == 0) | follows).all():
+            return np.arange(len(steps))
+    else:
+        by_step = np.lexsort((np.arange(len(code)), steps, code))
+        _, lengths = count_runs(code[by_step] * (int(steps.max()) + 1) + steps[by_step])
+        attempts = np.empty(len(code), np.int64)
+        attempts[by_step] = expand_ranges(np.zeros(len(lengths), np.int64), lengths)
+    return np.lexsort((steps, attempts, code))
+
+
+def _sort_rows(rows: np.ndarray, count: int) -> np.ndarray:
+    """Return the argsort of distinct numbers below `count`."""
+    place = np.full(count, -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    return place[place >= 0]
