@@ -18,7 +18,7 @@ from workers.pipeline.dispatch.result_queue import ResultQueue
 from workers.pipeline.events.containers import control_of
 from workers.pipeline.events.layout import unify_types
 from workers.pipeline.matching.complex_event import build_complex_events, convert_to_route_rows
-from workers.pipeline.matching.matcher import LabeledRows, Matcher
+from workers.pipeline.matching.matcher import LabeledRows
 from workers.pipeline.matching.retained import Matches, concatenate, order_rows
 from workers.pipeline.matching.surplus import SAMPLED_ROWS, SurplusSample, Survivors
 from workers.pipeline.patterns import shedding
@@ -27,6 +27,7 @@ from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.tiers import state
 from workers.pipeline.tiers.combining import CombinedOffset
 from workers.pipeline.tiers.finished_batch import OperatorCount, PatternCount, add_counts, add_types
+from workers.pipeline.tiers.kept_matchers import KEPT_MATCHERS
 from workers.pipeline.tiers.result_writer import SLICE_GROUPS, WHOLE
 
 MAX_LATE = 100  # maximum number of late events of a unit that are kept for display
@@ -149,7 +150,7 @@ class Work:
             else None
         )
         for pattern in operator.patterns:
-            matches = self._find_matches(pattern, memory, batch, decisions, count.build(pattern.name))
+            matches = self._find_matches(operator, places, pattern, memory, batch, decisions, count.build(pattern.name))
             if shedder.sheds and len(matches):
                 keys, counted = shedding.KeyRanks(shedder, matches.keys), count.build(pattern.name)
                 control_groups = keys.groups[keys.control & ~matches.suppressed]
@@ -170,6 +171,8 @@ class Work:
 
     def _find_matches(
         self,
+        operator: Operator,
+        places: list[str],
         pattern: Pattern,
         memory: state.OperatorMemory,
         due: pa.RecordBatch | None,
@@ -181,7 +184,8 @@ class Work:
         Loading and saving the pattern's state counts as its time too.
         """
         started = time.perf_counter()
-        matcher = Matcher.resume(pattern, memory.get_states(pattern.signature))
+        place = self.application, operator.name, tuple(places), pattern.signature, pattern.emits
+        matcher = KEPT_MATCHERS.resume(place, pattern, memory.get_states(pattern.signature))
         labeled = None if due is None else LabeledRows.build(pattern, due, self.graph.inner_types)
         parts = []
         if labeled is not None:
@@ -200,7 +204,9 @@ class Work:
         suppressed = int(matches.suppressed.sum())
         count.matches += len(matches) - suppressed
         count.suppressed += suppressed
-        memory.keep(pattern.signature, matcher.save(), matcher.compute_timers())
+        states = matcher.save()
+        memory.keep(pattern.signature, states, matcher.compute_timers())
+        KEPT_MATCHERS.keep(place, matcher, states)
         count.partnerless += matcher.partnerless
         count.excess += matcher.excess
         count.seconds += time.perf_counter() - started
