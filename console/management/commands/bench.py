@@ -26,6 +26,7 @@ BENCHES = {
     "segment": "queues",
     "pipeline": "pipeline",
     "matcher": "pipeline",
+    "windows": "pipeline",
     "rules": "pipeline",
     "executors": "pipeline",
     "shedding": "laws",
