@@ -102,7 +102,7 @@ def test_the_first_number_below_a_bound_is_found_and_removed(lists, bounds):
 
 @pytest.mark.parametrize("define", [{}, {"B": 'type == "B" and value >= A.value'}])
 def test_gaps_are_closed_without_a_change_of_the_matches(define, monkeypatch):
-    events = [(at, "AB"[at * at % 3 % 2], float(at % 5), "xyz"[at % 3]) for at in range(400)]
+    events = [(at, "AAB"[at % 7 % 3], float(at % 5), "xyz"[at % 3]) for at in range(400)]
     pattern = pattern_of("SEQ(A; B)", define, within_us=40)
     found = []
     for least in (0, 10**6):
