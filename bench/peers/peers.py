@@ -145,8 +145,8 @@ def _between(folder: Path, keys: int) -> tuple[dict[str, float], dict[str, float
     seconds = min(seconds, *(run_between(events)[1] for _ in range(PASSES - 1)))
     flink = program("flink", "sequence_flink.py", str(files), str(shorten_window(keys)), "between")
     _demand("Flink", flink.answer == right)
-    own = _print_figures({f"between_{of}": SEQUENCE_EVENTS / seconds})
-    return own, _print_figures({f"between_flink_{of}": SEQUENCE_EVENTS / flink.seconds})
+    own = _print_figures({f"between_{of}": events.num_rows / seconds})
+    return own, _print_figures({f"between_flink_{of}": events.num_rows / flink.seconds})
 
 
 def _own_sequence(folder: Path, keys: int, events: pa.Table) -> dict[str, float]:

@@ -36,10 +36,22 @@ KEY_GROUPS = 64
 
 
 def between_events(rows: int, keys: int) -> pa.Table:
-    """Return the events of a sequence with random values."""
+    """Return the events of a sequence with random values, and an event of each key after its last window.
+
+    A match can wait until an earlier start has failed. Flink only notices that with a later event of the key.
+    """
     events = sequence_events(rows, keys)
     values = np.random.default_rng(keys + 1).random(rows)
-    return events.set_column(events.schema.get_field_index("value"), "value", pa.array(values))
+    events = events.set_column(events.schema.get_field_index("value"), "value", pa.array(values))
+    names = events["source"].unique()
+    end = events["time"][-1].value + 1000 * (WINDOW_EVENTS * keys * EVERY_MS + 1)
+    last = {
+        "time": pa.array(np.full(len(names), end)).cast(events.schema.field("time").type),
+        "type": pa.repeat("C", len(names)),
+        "source": names,
+        "value": pa.nulls(len(names), pa.float64()).fill_null(0.0),
+    }
+    return pa.concat_tables([events, pa.table(last)])
 
 
 def sequence_events(rows: int, keys: int) -> pa.Table:

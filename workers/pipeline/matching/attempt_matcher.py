@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from workers.pipeline.events.layout import append_batch
 from workers.pipeline.matching import retained
-from workers.pipeline.matching.open_attempts import OpenAttempts
+from workers.pipeline.matching.open_attempts import AttemptTable
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class BatchKeys:
     codes: np.ndarray
 
     @classmethod
-    def build(cls, rows: pa.RecordBatch, attempts: OpenAttempts) -> "BatchKeys":
+    def build(cls, rows: pa.RecordBatch, attempts: AttemptTable) -> "BatchKeys":
         encoded = rows.column("match_key").dictionary_encode()
         codes = encoded.indices.to_numpy()
         groups = np.empty(len(encoded.dictionary), np.int64)
@@ -35,7 +35,7 @@ class BatchKeys:
 class AttemptMatcher:
     """A matcher whose state is its open attempts."""
 
-    attempts: OpenAttempts
+    attempts: AttemptTable
 
     @property
     def open_rows(self) -> int:

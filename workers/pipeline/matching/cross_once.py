@@ -15,7 +15,7 @@ import pyarrow as pa
 from workers.pipeline.events.layout import append_batch
 from workers.pipeline.matching import retained
 from workers.pipeline.matching.attempt_matcher import AttemptMatcher, BatchKeys
-from workers.pipeline.matching.open_attempts import Changes, OpenAttempts
+from workers.pipeline.matching.open_attempts import AttemptTable, Changes
 from workers.pipeline.matching.step_conditions import StepConditions
 from workers.pipeline.matching.threshold import Candidates, NewEvents, Threshold, ThresholdSearch
 from workers.pipeline.patterns.pattern import Step
@@ -86,7 +86,7 @@ class CrossOnceMatcher(AttemptMatcher):
         self._conditions, self._plan, self._within_us = conditions, pattern.plain or (), pattern.within_us
         self._single = SingleEvents(conditions, self._plan, self._within_us)
         self._threshold = Threshold.build(conditions)
-        self.attempts = OpenAttempts(pattern.within_us, len(self._plan), by_step=False)
+        self.attempts = AttemptTable(pattern.within_us, len(self._plan), by_step=False)
 
     @property
     def begins(self) -> int:

@@ -31,7 +31,7 @@ from workers.pipeline.matching.conjunction_once import ConjunctionOnceMatcher
 from workers.pipeline.matching.cross_once import CrossOnceMatcher
 from workers.pipeline.matching.cross_rows import CrossRows
 from workers.pipeline.matching.interpreted import AutomatonMatcher
-from workers.pipeline.matching.open_attempts import OpenAttempts
+from workers.pipeline.matching.open_attempts import AttemptTable
 from workers.pipeline.matching.retained import (
     KEYED,
     GroupStates,
@@ -263,7 +263,7 @@ class Matcher:
         return matcher
 
     @property
-    def open_attempts(self) -> OpenAttempts | None:
+    def open_attempts(self) -> AttemptTable | None:
         """Return the open attempts if they have indexes, which take long to build when the matcher is resumed."""
         return self._raw_matcher.attempts if isinstance(self._raw_matcher, AttemptMatcher) else None
 

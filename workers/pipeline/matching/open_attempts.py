@@ -42,7 +42,7 @@ class Changes:
     rows: np.ndarray
 
 
-class OpenAttempts:
+class AttemptTable:
     """The open attempts. steps: number of events of a match. by_step: whether each key has a list for each step."""
 
     def __init__(self, within_us: int, steps: int, by_step: bool) -> None:

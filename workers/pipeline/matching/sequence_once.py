@@ -27,7 +27,7 @@ import pyarrow as pa
 from workers.pipeline.matching import retained
 from workers.pipeline.matching.attempt_matcher import AttemptMatcher, BatchKeys
 from workers.pipeline.matching.number_lists import ALL
-from workers.pipeline.matching.open_attempts import Changes, OpenAttempts
+from workers.pipeline.matching.open_attempts import AttemptTable, Changes
 from workers.pipeline.patterns.pattern import Pattern, Step
 
 _INT64_MIN, _INT64_MAX = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -138,7 +138,7 @@ class SequenceOnceMatcher(AttemptMatcher):
     def __init__(self, pattern: Pattern) -> None:
         self._within_us = pattern.within_us
         self._plan = pattern.plain or ()
-        self.attempts = OpenAttempts(pattern.within_us, len(self._plan), by_step=True)
+        self.attempts = AttemptTable(pattern.within_us, len(self._plan), by_step=True)
         self._forbidden = int(np.bitwise_or.reduce([step.forbidden for step in self._plan]))
 
     @property
