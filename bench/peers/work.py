@@ -38,7 +38,8 @@ KEY_GROUPS = 64
 def between_events(rows: int, keys: int) -> pa.Table:
     """Return the events of a sequence with random values, and an event of each key after its last window.
 
-    A match can wait until an earlier start has failed. Flink only notices that with a later event of the key.
+    A match can wait until an earlier start has failed. Flink only notices that with a later event of the key. The times
+    differ, because Flink drops an event that is not later than its watermark.
     """
     events = sequence_events(rows, keys)
     values = np.random.default_rng(keys + 1).random(rows)
@@ -46,7 +47,7 @@ def between_events(rows: int, keys: int) -> pa.Table:
     names = events["source"].unique()
     end = events["time"][-1].value + 1000 * (WINDOW_EVENTS * keys * EVERY_MS + 1)
     last = {
-        "time": pa.array(np.full(len(names), end)).cast(events.schema.field("time").type),
+        "time": pa.array(end + 1000 * np.arange(len(names))).cast(events.schema.field("time").type),
         "type": pa.repeat("C", len(names)),
         "source": names,
         "value": pa.nulls(len(names), pa.float64()).fill_null(0.0),
