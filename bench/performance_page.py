@@ -108,6 +108,18 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
             )
             for keys in (200, 10_000)
         ),
+        *(
+            Row(
+                f"compared events, {keys:,} keys",
+                "peers",
+                f"between_{keys}_keys_events_per_second",
+                "events/s",
+                500e3 if keys == 10_000 else None,
+                peer=("Flink", f"between_flink_{keys}_keys_events_per_second"),
+                times=20.0,
+            )
+            for keys in (200, 10_000)
+        ),
     ),
     "Queues and workers": (
         Row("publish columns", "segment", "publish_columnar_events_per_second", "events/s"),

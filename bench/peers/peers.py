@@ -3,6 +3,7 @@
     rules     Weir's first tier by default settings; Spark alone (the same SQL), DuckDB, Polars, Sail, Pathway
     sequence  Weir's second tier with exact state, and both tiers; Bytewax in memory without recovery, the
               best of one worker and two processes; Flink's MATCH_RECOGNIZE, two subtasks. 200 and 10,000 keys
+    between   Weir's matcher in one process, and Flink as before: SEQ(A; B) with a condition between the events
 
 Each gives an answer (`work`), and no time counts whose answer is not right: Weir's matcher finds what Bytewax finds,
 and in its mode skip-past-last what Flink finds. Others read a file or what is in memory; Weir reads queues on three
@@ -27,7 +28,15 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from bench.peers.work import run_matcher, sequence_events, shorten_window, write_hosts, write_sequence
+from bench.peers.work import (
+    between_events,
+    run_between,
+    run_matcher,
+    sequence_events,
+    shorten_window,
+    write_hosts,
+    write_sequence,
+)
 from bench.pipeline import pipeline
 from bench.pipeline.events import telemetry
 from bench.pipeline.pipeline import SEQUENCE, drain, spark_rate
@@ -46,6 +55,7 @@ RULES = ("duckdb", "polars", "sail", "pathway")
 KEYS = (200, 10_000)
 RULE_EVENTS_PER_SECOND, MAX_RULE_EVENTS = 400_000, 4_000_000  # for each second of `--seconds`, and at all
 SEQUENCE_EVENTS = 1_000_000  # several batches
+PASSES = 3  # of the matcher alone; the quickest counts
 MAX_SECONDS = 900.0
 NO_NETWORK = ("unshare", "--net", "--map-root-user", "sh", "-c", 'ip link set lo up; exec "$@"', "sh")
 
@@ -68,6 +78,9 @@ def run(seconds: float) -> dict[str, Any]:
         for keys in KEYS:
             ours, theirs = _sequence(Path(folder), keys)
             own, others = own | ours, others | theirs
+        for keys in KEYS:
+            ours, theirs = _between(Path(folder), keys)
+            own, others = own | ours, others | theirs
     return {"figures": own, "peers": others, "ratio": dict(_ratios(own, others))}
 
 
@@ -77,6 +90,7 @@ def _ratios(own: dict[str, float], others: dict[str, float]) -> Iterator[tuple[s
     for keys in KEYS:
         of = f"{keys}_keys_events_per_second"
         yield f"sequence_to_bytewax_{keys}_keys", own[f"sequence_{of}"] / others[f"sequence_bytewax_{of}"]
+        yield f"between_to_flink_{keys}_keys", own[f"between_{of}"] / others[f"between_flink_{of}"]
         yield f"both_tiers_to_flink_{keys}_keys", own[f"both_tiers_{of}"] / others[f"sequence_flink_{of}"]
 
 
@@ -119,6 +133,20 @@ def _sequence(folder: Path, keys: int) -> tuple[dict[str, float], dict[str, floa
         f"sequence_flink_{of}": rows / flink.seconds,
     }
     return own, _print_figures(others)
+
+
+def _between(folder: Path, keys: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the rates of Weir's matcher and of Flink on a pattern with a condition between its events."""
+    files, of = folder / f"between{keys}", f"{keys}_keys_events_per_second"
+    files.mkdir()
+    events = between_events(SEQUENCE_EVENTS, keys)
+    write_sequence(files, events, with_values=True)
+    right, seconds = run_between(events)
+    seconds = min(seconds, *(run_between(events)[1] for _ in range(PASSES - 1)))
+    flink = program("flink", "sequence_flink.py", str(files), str(shorten_window(keys)), "between")
+    _demand("Flink", flink.answer == right)
+    own = _print_figures({f"between_{of}": events.num_rows / seconds})
+    return own, _print_figures({f"between_flink_{of}": events.num_rows / flink.seconds})
 
 
 def _own_sequence(folder: Path, keys: int, events: pa.Table) -> dict[str, float]:

@@ -3,6 +3,7 @@
     rules     of telemetry: drop a subnet, join host name and type by the longest prefix of the address
     sequence  SEQ(A; B; C) of one key, A, B and C at random, a millisecond apart, within the time of
               WINDOW_EVENTS events of a key
+    between   SEQ(A; B) of the same events with random values, whose B is more than ten times its A
 
 An answer of `rules` is how many events are left of each host type, with the sum of their values; of `sequence` how many
 matches there are, with a digest of their events. `once` gives an event to one match at most; `skip-past-last` is SQL's
@@ -34,6 +35,26 @@ PARTITIONS = 2  # of the events of a sequence, by key: each is in order
 KEY_GROUPS = 64
 
 
+def between_events(rows: int, keys: int) -> pa.Table:
+    """Return the events of a sequence with random values, and an event of each key after its last window.
+
+    A match can wait until an earlier start has failed. Flink only notices that with a later event of the key. The times
+    differ, because Flink drops an event that is not later than its watermark.
+    """
+    events = sequence_events(rows, keys)
+    values = np.random.default_rng(keys + 1).random(rows)
+    events = events.set_column(events.schema.get_field_index("value"), "value", pa.array(values))
+    names = events["source"].unique()
+    end = events["time"][-1].value + 1000 * (WINDOW_EVENTS * keys * EVERY_MS + 1)
+    last = {
+        "time": pa.array(end + 1000 * np.arange(len(names))).cast(events.schema.field("time").type),
+        "type": pa.repeat("C", len(names)),
+        "source": names,
+        "value": pa.nulls(len(names), pa.float64()).fill_null(0.0),
+    }
+    return pa.concat_tables([events, pa.table(last)])
+
+
 def sequence_events(rows: int, keys: int) -> pa.Table:
     """From long enough ago that none is of the future; `source` is the key, `id` the number of the row."""
     chance = np.random.default_rng(keys)
@@ -57,8 +78,8 @@ def write_hosts(folder: Path, hosts: Reference) -> None:
     (folder / "hosts.json").write_text(json.dumps(networks))
 
 
-def write_sequence(folder: Path, events: pa.Table) -> None:
-    """N.parquet and N.csv of the events of each partition: milliseconds, number, type and key."""
+def write_sequence(folder: Path, events: pa.Table, with_values: bool = False) -> None:
+    """N.parquet and N.csv of the events of each partition: milliseconds, number, type, key, and value if wanted."""
     place = np.array([int(name.removeprefix("source")) for name in events["source"].to_pylist()]) % PARTITIONS
     rows = pa.table(
         {
@@ -68,6 +89,8 @@ def write_sequence(folder: Path, events: pa.Table) -> None:
             "source": events["source"],
         }
     )
+    if with_values:
+        rows = rows.append_column("value", events["value"])
     (folder / "csv").mkdir()
     for number in range(PARTITIONS):
         part = rows.filter(pa.array(place == number))
@@ -82,6 +105,34 @@ def shorten_window(keys: int) -> float:
 
 def run_matcher(events: pa.Table, consume: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The answer of Weir's own matcher, and what it is of the first and last event of each match alone."""
+    found, _ = _match(events, "SEQ(A; B; C)", {}, consume)
+    return sequence_answer(found), sequence_answer(match[::2] for match in found)
+
+
+def run_between(events: pa.Table) -> tuple[dict[str, Any], float]:
+    """Return the answer of Weir's matcher to `between` with the policy skip-past-last, and its seconds."""
+    found, seconds = _match(events, "SEQ(A; B)", {"B": 'type == "B" and value > 10 * A.value'}, "skip-past-last")
+    return sequence_answer(found), seconds
+
+
+def _match(events: pa.Table, text: str, define: dict[str, str], consume: str) -> tuple[list[list[str]], float]:
+    """Return the ids of the events of each match, and the seconds by the clock that the matcher took."""
+    batches, keys = _as_batches(events)
+    expression = parse(text, "pattern")
+    defines = parse_definitions(expression, define, "define")
+    within_us = round(1000 * shorten_window(keys))
+    matcher = Matcher(Pattern("peers", expression, defines, "source", within_us, consume=consume))
+    began, matches = time.perf_counter(), []
+    for batch in batches:
+        matches.append(matcher.take(batch))
+        matches.append(matcher.advance(batch.column("time")[-1].as_py()))
+    matches.append(matcher.finish())
+    seconds = time.perf_counter() - began
+    return [ids for found in matches for ids in found.get_event_ids()], seconds
+
+
+def _as_batches(events: pa.Table) -> tuple[list[pa.RecordBatch], int]:
+    """Return the events as the matcher reads them, and the number of keys."""
     keys = sorted(set(events["source"].to_pylist()))
     group_of = {key: number % KEY_GROUPS for number, key in enumerate(keys)}
     sources = events["source"].combine_chunks()
@@ -94,14 +145,5 @@ def run_matcher(events: pa.Table, consume: str) -> tuple[dict[str, Any], dict[st
         sources,
         pa.array([group_of[key] for key in sources.to_pylist()], pa.int32()),
     ]
-    expression = parse("SEQ(A; B; C)", "pattern")
-    defines = parse_definitions(expression, {}, "define")
-    within_us = round(1000 * shorten_window(len(keys)))
-    matcher = Matcher(Pattern("peers", expression, defines, "source", within_us, consume=consume))
-    found: list[list[str]] = []
     whole = pa.RecordBatch.from_arrays(columns, schema=KEYED)
-    for start in range(0, events.num_rows, BATCH_EVENTS):
-        batch = whole.slice(start, BATCH_EVENTS)
-        found += matcher.take(batch).get_event_ids()
-        matcher.advance(batch.column("time")[-1].as_py())
-    return sequence_answer(found), sequence_answer(match[::2] for match in found)
+    return [whole.slice(start, BATCH_EVENTS) for start in range(0, events.num_rows, BATCH_EVENTS)], len(keys)
