@@ -17,8 +17,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from workers.pipeline.events.layout import Attribute, Layout
-from workers.pipeline.rules.native_expressions import compile_expression
-from workers.pipeline.rules.native_values import Compiled, EventColumns, NotNativeError
+from workers.pipeline.rules.arrow_expressions import compile_expression
+from workers.pipeline.rules.arrow_values import Compiled, EventColumns, NotInArrowError
 from workers.pipeline.rules.rule_language import parse_expression
 from workers.pipeline.rules.rule_sql import convert_expression
 
@@ -293,24 +293,24 @@ class RandomExpressions:
 class Comparison:
     """The outcome of a comparison.
 
-    native, other: numbers of expressions that run in Arrow, and only in Spark. refused: number of expressions that
+    in_arrow, other: numbers of expressions that run in Arrow, and only in Spark. refused: number of expressions that
     Spark rejects or ends with an error. differences: (expression, description of the difference).
     """
 
-    native: int = 0
+    in_arrow: int = 0
     other: int = 0
     refused: int = 0
     differences: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, other: "Comparison") -> None:
-        self.native += other.native
+        self.in_arrow += other.in_arrow
         self.other += other.other
         self.refused += other.refused
         self.differences += other.differences
 
     @property
-    def native_share(self) -> float:
-        return self.native / max(1, self.native + self.other)
+    def arrow_share(self) -> float:
+        return self.in_arrow / max(1, self.in_arrow + self.other)
 
 
 def compare_with_spark(spark: SparkSession, texts: Sequence[str], rows: pa.RecordBatch) -> Comparison:
@@ -321,7 +321,7 @@ def compare_with_spark(spark: SparkSession, texts: Sequence[str], rows: pa.Recor
     for text in texts:
         try:
             compiled.append((text, compile_expression(parse_expression(text, "rule").tree, KINDS)))
-        except NotNativeError:
+        except NotInArrowError:
             comparison.other += 1
     for start in range(0, len(compiled), AT_ONCE):
         _compare_group(events, compiled[start : start + AT_ONCE], rows, comparison)
@@ -352,7 +352,7 @@ def _compare_group(
     few = rows.slice(0, FEW_ROWS)
     few_events = EventColumns({name: few.column(name) for name in few.schema.names}, few.num_rows)
     for (text, expression), kind, column in zip(compiled, kinds, results.columns, strict=True):
-        comparison.native += 1
+        comparison.in_arrow += 1
         expected = column.chunk(0) if column.num_chunks else column.combine_chunks()
         if expression.kind != kind:
             comparison.differences.append((text, f"type {expression.kind}, in Spark {kind}"))

@@ -29,11 +29,11 @@ def run(seconds: float, count: int | None = None, seed: int = 1) -> dict[str, An
             spark.stop()
     return {
         "figures": {
-            "expressions": float(comparison.native + comparison.other + comparison.refused),
-            "compared": float(comparison.native),
+            "expressions": float(comparison.in_arrow + comparison.other + comparison.refused),
+            "compared": float(comparison.in_arrow),
             "refused_by_spark": float(comparison.refused),
             "differences": float(len(comparison.differences)),
-            "native_share": comparison.native_share,
+            "arrow_share": comparison.arrow_share,
         },
         "peers": {"limit_differences": 0.0},
         "ratio": {},

@@ -30,8 +30,8 @@ from workers.pipeline.matching.matcher import Matcher, build_condition_columns, 
 from workers.pipeline.matching.retained import Matches, concatenate, order_rows
 from workers.pipeline.patterns.graph import Operator, compute_key_groups
 from workers.pipeline.patterns.pattern import Pattern
-from workers.pipeline.rules.native_rules import NativeRules
-from workers.pipeline.rules.native_values import EventColumns, NotNativeError
+from workers.pipeline.rules.arrow_rules import ArrowRules
+from workers.pipeline.rules.arrow_values import EventColumns, NotInArrowError
 
 _PLACE = "place in the trial"  # column with the place of an event; no rule can name it
 
@@ -167,8 +167,8 @@ class _Trial:
         """Return the events that pass the rules. If Arrow can't evaluate a rule, all events pass."""
         names = (*sorted({"time", *CARRIED, *self._graph.columns}), _PLACE)
         try:
-            rules = NativeRules(self._application.rules, self._application.layout, names)
-        except NotNativeError as reason:
+            rules = ArrowRules(self._application.rules, self._application.layout, names)
+        except NotInArrowError as reason:
             self._notes.append(f"The rules weren't applied, because {reason}, which only Spark evaluates.")
             return self._add_missing(rows, names)
         before = EventColumns({name: rows.column(name) for name in rows.schema.names}, rows.num_rows)

@@ -16,7 +16,7 @@ TASKS = "pyspark.worker"  # the kind that executes tasks
 NEEDED = (
     "workers.pipeline.runtime.long_tasks",
     "workers.pipeline.tiers.event_source",
-    "workers.pipeline.tiers.native_task",
+    "workers.pipeline.tiers.arrow_task",
     "workers.pipeline.tiers.operators",
     "workers.pipeline.tiers.result_writer",
 )

@@ -44,7 +44,7 @@ from workers.pipeline.dispatch.result_queue import Room
 from workers.pipeline.patterns.graph import Operator, list_named_types
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.shedding import find_chain_starts, is_sheddable, limit_types
-from workers.pipeline.rules.native_rules import find_spark_reason
+from workers.pipeline.rules.arrow_rules import find_spark_reason
 from workers.pipeline.status.dropped_matches import DroppedMatchWarnings
 from workers.pipeline.status.measures import (
     RETAINED_SECONDS,

@@ -22,12 +22,12 @@ from workers.pipeline.events.containers import Range, get_nodes
 from workers.pipeline.events.faults import FaultStore
 from workers.pipeline.events.layout import CARRIED
 from workers.pipeline.patterns.shedding import sum_task_counts
-from workers.pipeline.rules.native_rules import find_spark_reason
+from workers.pipeline.rules.arrow_rules import find_spark_reason
 from workers.pipeline.rules.rule_sql import RuleOutput, apply_rules, build_rule_counts
+from workers.pipeline.tiers.arrow_task import ArrowTask, LocalRunner, TaskReport, build_writer, sum_passed
 from workers.pipeline.tiers.batch_work import BatchWork
 from workers.pipeline.tiers.event_source import BatchAssignment, EventSource, TaskReader, on_tasks
 from workers.pipeline.tiers.finished_batch import ReplicaBatch
-from workers.pipeline.tiers.native_task import LocalRunner, NativeTask, TaskReport, build_writer, sum_passed
 from workers.pipeline.tiers.result_writer import BLOB, CUT_ROWS, WRITTEN
 
 PLANNING_SECONDS = 1.0  # time limit for the answer of a node
@@ -58,7 +58,7 @@ class RulePlans:
             control_url, application.name, replica, application.layout, application.monitored, patience_seconds
         )
         self._names = tuple(sorted({"time", *CARRIED, *application.graph.columns}))
-        self._is_native = find_spark_reason(application.rules, application.layout, application.engine) is None
+        self._runs_in_arrow = find_spark_reason(application.rules, application.layout, application.engine) is None
         self._plans: dict[object, tuple[DataFrame, RuleOutput | None]] = {}
 
     def run(self, assignment: BatchAssignment) -> tuple[list[Row], dict[str, int]]:
@@ -77,20 +77,20 @@ class RulePlans:
         if kind not in self._plans:
             for old in list(self._plans)[: 1 - MAX_PLANS]:
                 del self._plans[old]
-            self._plans[kind] = self._plan_natively(tasks) if self._is_native else self._plan_in_spark(tasks)
+            self._plans[kind] = self._plan_in_arrow(tasks) if self._runs_in_arrow else self._plan_in_spark(tasks)
         return self._plans[kind]
 
     def build_local_runner(self) -> LocalRunner | None:
         """Return the runner of the rules for a long-running task; None if only Spark can run the rules."""
-        return LocalRunner(self._build_native_task()) if self._is_native else None
+        return LocalRunner(self._build_arrow_task()) if self._runs_in_arrow else None
 
-    def _build_native_task(self) -> NativeTask:
+    def _build_arrow_task(self) -> ArrowTask:
         application = self._application
-        return NativeTask.create(self._reader, application.rules, self._names, application.graph)
+        return ArrowTask.create(self._reader, application.rules, self._names, application.graph)
 
-    def _plan_natively(self, tasks: int) -> tuple[DataFrame, None]:
+    def _plan_in_arrow(self, tasks: int) -> tuple[DataFrame, None]:
         # The number of each partition is the number of its task.
-        return self._spark.range(0, tasks, 1, tasks).mapInArrow(self._build_native_task(), WRITTEN), None
+        return self._spark.range(0, tasks, 1, tasks).mapInArrow(self._build_arrow_task(), WRITTEN), None
 
     def _plan_in_spark(self, tasks: int) -> tuple[DataFrame, RuleOutput]:
         application = self._application

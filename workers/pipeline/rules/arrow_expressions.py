@@ -1,6 +1,6 @@
 """Expressions of rules evaluated on Arrow arrays, with the results of Spark.
 
-`compile_expression` returns a function of `EventColumns` for a parsed expression, or raises `NotNativeError` if only
+`compile_expression` returns a function of `EventColumns` for a parsed expression, or raises `NotInArrowError` if only
 Spark evaluates it exactly. If texts repeat, the parts that read one text column are evaluated once for each distinct
 text.
 """
@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from workers.pipeline.events.layout import get_criterion_column
-from workers.pipeline.rules.native_casts import cast, try_cast
-from workers.pipeline.rules.native_functions import FUNCTIONS, is_null, match_subnet, take_item
-from workers.pipeline.rules.native_operators import (
+from workers.pipeline.rules.arrow_casts import cast, try_cast
+from workers.pipeline.rules.arrow_functions import FUNCTIONS, is_null, match_subnet, take_item
+from workers.pipeline.rules.arrow_operators import (
     add,
     choose,
     compare,
@@ -30,11 +30,11 @@ from workers.pipeline.rules.native_operators import (
     negate_condition,
     subtract,
 )
-from workers.pipeline.rules.native_values import (
+from workers.pipeline.rules.arrow_values import (
     ARROW_TYPES,
     MAX_PRECISION,
     Compiled,
-    NotNativeError,
+    NotInArrowError,
     build,
     make_column,
     make_constant,
@@ -66,10 +66,10 @@ _ARITHMETIC: dict[type, Callable[[Compiled, Compiled], Compiled]] = {
 def compile_expression(tree: exp.Expression, kinds: Mapping[str, str]) -> Compiled:
     """Compile a checked expression. kinds: the kind of each column.
 
-    Raises `NotNativeError` if only Spark evaluates the expression exactly.
+    Raises `NotInArrowError` if only Spark evaluates the expression exactly.
     """
     if isinstance(tree, exp.Anonymous) and tree.this.lower() != SUBNET and tree.this.lower() not in FUNCTIONS:
-        raise NotNativeError(f"{tree.this.lower()}()")
+        raise NotInArrowError(f"{tree.this.lower()}()")
     if isinstance(tree, exp.And | exp.Or):
         return join_conditions(tree.key, [compile_expression(part, kinds) for part in list_chain(tree)])
     if isinstance(tree, exp.Case):
@@ -95,7 +95,7 @@ def compile_expression(tree: exp.Expression, kinds: Mapping[str, str]) -> Compil
         case exp.Cast():
             kind = TYPES[tree.args["to"].this]
             if kind not in ARROW_TYPES:
-                raise NotNativeError(f"the type {kind}")
+                raise NotInArrowError(f"the type {kind}")
             return try_cast(operands[0], kind) if tree.args.get("safe") else cast(operands[0], kind)
         case exp.Bracket():
             return _take_item(operands[0], get_literal_number(tree.expressions[0]))
@@ -121,7 +121,7 @@ def compile_expression(tree: exp.Expression, kinds: Mapping[str, str]) -> Compil
 def _compile_column(name: str, kinds: Mapping[str, str]) -> Compiled:
     kind = kinds[name]
     if kind not in ARROW_TYPES and not parse_decimal(kind):
-        raise NotNativeError(f"{name} of type {kind}")
+        raise NotInArrowError(f"{name} of type {kind}")
     return make_column(kind, name)
 
 
@@ -143,7 +143,7 @@ def _compile_literal(node: exp.Expression) -> Compiled:
     scale = -int(exponent)
     precision = max(len(digits), scale)
     if precision > MAX_PRECISION:
-        raise NotNativeError(f"decimals of more than {MAX_PRECISION} digits")
+        raise NotInArrowError(f"decimals of more than {MAX_PRECISION} digits")
     return make_constant(f"decimal({precision},{scale})", value)
 
 

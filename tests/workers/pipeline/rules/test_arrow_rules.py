@@ -1,4 +1,4 @@
-"""Rules that run natively keep, change, and count the events that they do in Spark."""
+"""Rules that run in Arrow keep, change, and count the events that they do in Spark."""
 
 from random import Random
 
@@ -8,8 +8,8 @@ import pytest
 from bench.pipeline.random_rules import LAYOUT, find_difference, make_rows
 from workers.pipeline.declaration.declaration import read_application
 from workers.pipeline.events.layout import Attribute, Layout
-from workers.pipeline.rules.native_rules import NativeRules, find_spark_reason, read_addresses
-from workers.pipeline.rules.native_values import NotNativeError
+from workers.pipeline.rules.arrow_rules import ArrowRules, find_spark_reason, read_addresses
+from workers.pipeline.rules.arrow_values import NotInArrowError
 from workers.pipeline.rules.reference import ReferenceTable
 from workers.pipeline.rules.rule_sql import apply_rules
 from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Sample, list_named_columns
@@ -49,19 +49,19 @@ CASE = "which differs from another one only in its case"
 NAMES = ("address", "host", "kind", "load", "owner", "time", "twice", "type", "user", "value", "written")
 
 
-def run_natively(rules, batch, names=NAMES):
-    native = NativeRules(rules, LAYOUT, names)
-    passed = dict.fromkeys(native.counted, 0)
-    return native.apply(batch, passed), passed
+def run_in_arrow(rules, batch, names=NAMES):
+    in_arrow = ArrowRules(rules, LAYOUT, names)
+    passed = dict.fromkeys(in_arrow.counted, 0)
+    return in_arrow.apply(batch, passed), passed
 
 
 @pytest.mark.spark
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("count", [400, 40])
-def test_native_rules_give_what_spark_gives(spark, tables, count):
+def test_rules_in_arrow_give_what_spark_gives(spark, tables, count):
     batch, rules = make_rows(Random(count), count), list_rules(tables)
-    own, passed = run_natively(rules, batch)
+    own, passed = run_in_arrow(rules, batch)
     ruled = apply_rules(spark.createDataFrame(pa.Table.from_batches([batch])), rules, {"least"})
     kept = ruled.events.select(*NAMES)
     (expected,) = kept.toArrow().combine_chunks().to_batches()
@@ -72,13 +72,13 @@ def test_native_rules_give_what_spark_gives(spark, tables, count):
 
 
 def test_what_passes_each_rule_is_counted_except_the_last(tables):
-    _, passed = run_natively(list_rules(tables), make_rows(Random(1), 300))
+    _, passed = run_in_arrow(list_rules(tables), make_rows(Random(1), 300))
     assert list(passed) == ["up", "test", "clean", "some"]
     assert 300 > passed["up"] > passed["test"] > passed["clean"] > passed["some"] > 0
 
 
 def test_an_empty_batch_stays_empty(tables):
-    own, passed = run_natively(list_rules(tables), make_rows(Random(1), 0))
+    own, passed = run_in_arrow(list_rules(tables), make_rows(Random(1), 0))
     assert own.num_rows == 0
     assert set(passed.values()) == {0}
 
@@ -86,7 +86,7 @@ def test_an_empty_batch_stays_empty(tables):
 def test_an_address_has_the_longest_network_that_it_is_in(tables):
     layout = Layout((), (Attribute("address", "text"),))
     batch = pa.RecordBatch.from_pydict({"address": ["92.126.10.7", "92.126.9.1", "8.8.8.8", "x", None]}, layout.schema)
-    rules = NativeRules((Enrich("networks", "address", tables["networks"]),), layout, ("host",))
+    rules = ArrowRules((Enrich("networks", "address", tables["networks"]),), layout, ("host",))
     assert rules.apply(batch, {}).column("host").to_pylist() == ["web", "plant", "any", None, None]
 
 
@@ -96,7 +96,7 @@ def test_an_address_is_a_number_where_it_is_one():
     assert read_addresses(pa.array(right + wrong)).to_pylist() == [0, 16_909_060, 2**32 - 1, 16_909_060] + [None] * 7
 
 
-def test_the_shipped_application_runs_natively():
+def test_the_shipped_application_runs_in_arrow():
     application = read_application(SHIPPED)
     assert find_spark_reason(application.rules, application.layout) is None
     assert list_named_columns(application.rules)
@@ -112,8 +112,8 @@ def test_the_shipped_application_runs_natively():
 )
 def test_rules_that_are_not_covered_say_why(rule, reason):
     assert find_spark_reason((rule,), LAYOUT) == reason
-    with pytest.raises(NotNativeError):
-        NativeRules((rule,), LAYOUT, ())
+    with pytest.raises(NotInArrowError):
+        ArrowRules((rule,), LAYOUT, ())
 
 
 def test_a_declaration_can_choose_spark():

@@ -15,16 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from workers.pipeline.events.text_hashes import SEED, hash_texts
-from workers.pipeline.rules.calendar_numbers import (
-    DAY_US,
-    MICROSECONDS,
-    find_day_of_year,
-    find_week,
-    find_weekday,
-    join_days,
-    split_days,
-)
-from workers.pipeline.rules.native_casts import (
+from workers.pipeline.rules.arrow_casts import (
     MAX_LONG,
     MIN_LONG,
     WHOLE,
@@ -33,7 +24,7 @@ from workers.pipeline.rules.native_casts import (
     limit_to_whole,
     parse_whole,
 )
-from workers.pipeline.rules.native_operators import (
+from workers.pipeline.rules.arrow_operators import (
     REAL_KINDS,
     choose,
     compare,
@@ -41,16 +32,25 @@ from workers.pipeline.rules.native_operators import (
     is_less,
     negate_condition,
 )
-from workers.pipeline.rules.native_values import (
+from workers.pipeline.rules.arrow_values import (
     TEXTS,
     Compiled,
-    NotNativeError,
+    NotInArrowError,
     Value,
     as_arrays,
     build,
     compute_numbers,
     compute_texts,
     make_constant,
+)
+from workers.pipeline.rules.calendar_numbers import (
+    DAY_US,
+    MICROSECONDS,
+    find_day_of_year,
+    find_week,
+    find_weekday,
+    join_days,
+    split_days,
 )
 from workers.pipeline.rules.reference import parse_subnet
 
@@ -90,7 +90,7 @@ def _as_number(operand: Compiled, name: str) -> Compiled:
         return operand
     if operand.kind in ("string", "void"):
         return cast(operand, "double")
-    raise NotNativeError(f"{name} of {operand.kind}")
+    raise NotInArrowError(f"{name} of {operand.kind}")
 
 
 def _to_whole(rounded: Callable[[np.ndarray], np.ndarray]) -> Build:
@@ -110,7 +110,7 @@ def _to_whole(rounded: Callable[[np.ndarray], np.ndarray]) -> Build:
 def _as_real(operand: Compiled) -> Compiled:
     """Cast an argument for a function that takes real numbers. Spark rejects Booleans and times."""
     if operand.kind in ("boolean", "date", "timestamp", TEXTS):
-        raise NotNativeError(f"a conversion from {operand.kind} to a real number")
+        raise NotInArrowError(f"a conversion from {operand.kind} to a real number")
     return cast(operand, "double")
 
 
@@ -130,7 +130,7 @@ def _cast_to_date(operand: Compiled) -> Compiled:
 def _make_date_function(function: Callable[[np.ndarray], np.ndarray]) -> Build:
     def compile_call(operand: Compiled) -> Compiled:
         if operand.kind not in ("date", "timestamp", "string", "void"):
-            raise NotNativeError(f"a conversion from {operand.kind} to a date")
+            raise NotInArrowError(f"a conversion from {operand.kind} to a date")
         return build("int", partial(compute_numbers, "int", function), _cast_to_date(operand))
 
     return compile_call
@@ -139,7 +139,7 @@ def _make_date_function(function: Callable[[np.ndarray], np.ndarray]) -> Build:
 def _make_time_function(kind: str, function: Callable[[np.ndarray], np.ndarray], casts: bool = True) -> Build:
     def compile_call(operand: Compiled) -> Compiled:
         if operand.kind != "timestamp" and (not casts or operand.kind not in ("date", "string", "void")):
-            raise NotNativeError(f"a conversion from {operand.kind} to a time")
+            raise NotInArrowError(f"a conversion from {operand.kind} to a time")
         return build(kind, partial(compute_numbers, kind, function), cast(operand, "timestamp"))
 
     return compile_call
@@ -150,7 +150,7 @@ def _make_timestamp_function(unit_us: int) -> Build:
         if operand.kind == "double" and unit_us == MICROSECONDS:
             return cast(operand, "timestamp")
         if operand.kind not in WHOLE:
-            raise NotNativeError(f"a conversion from {operand.kind} to a time")
+            raise NotInArrowError(f"a conversion from {operand.kind} to a time")
 
         def scale(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             wide = numbers.astype(np.int64)
@@ -164,7 +164,7 @@ def _make_timestamp_function(unit_us: int) -> Build:
 def _subtract_dates(end: Compiled, start: Compiled) -> Compiled:
     for operand in (end, start):
         if operand.kind not in ("date", "timestamp", "string", "void"):
-            raise NotNativeError(f"a conversion from {operand.kind} to a date")
+            raise NotInArrowError(f"a conversion from {operand.kind} to a date")
     subtract = partial(compute_numbers, "int", lambda left, right: left - right)
     return build("int", subtract, _cast_to_date(end), _cast_to_date(start))
 
@@ -242,7 +242,7 @@ def _replace(text: Compiled, searched: Compiled, replacement: Compiled) -> Compi
 def _translate(text: Compiled, searched: Compiled, replacement: Compiled) -> Compiled:
     old, new = _get_text(searched), _get_text(replacement)
     if "\0" in old + new:
-        raise NotNativeError("translate of a null character")
+        raise NotInArrowError("translate of a null character")
     table: dict[int, str] = {}
     for place, character in enumerate(old):
         table.setdefault(ord(character), new[place] if place < len(new) else "")
@@ -263,7 +263,7 @@ def _concatenate(*given: Compiled) -> Compiled:
 
 def _join_with_separator(*given: Compiled) -> Compiled:
     if any(operand.kind == TEXTS for operand in given):
-        raise NotNativeError("concat_ws of a list")
+        raise NotInArrowError("concat_ws of a list")
     separator, *operands = [cast(operand, "string") for operand in given]
 
     def join(separators: Value, *texts: Value) -> pa.Array:
@@ -312,20 +312,20 @@ def take_item(texts: Compiled, place: int) -> Compiled:
         return lists.flatten().take(pa.array(places, mask=absent))
 
     if texts.kind != TEXTS:
-        raise NotNativeError(f"an item of {texts.kind}")
+        raise NotInArrowError(f"an item of {texts.kind}")
     return build("string", take, texts)
 
 
 def _find_element(texts: Compiled, place: Compiled) -> Compiled:
     number = place.constant.as_py() if place.constant is not None and place.kind in WHOLE else 0
     if not number:
-        raise NotNativeError("element_at with an index that is 0 or not a literal")
+        raise NotInArrowError("element_at with an index that is 0 or not a literal")
     return take_item(texts, number - 1 if number > 0 else number)
 
 
 def _count_items(texts: Compiled) -> Compiled:
     if texts.kind != TEXTS:
-        raise NotNativeError(f"the size of {texts.kind}")
+        raise NotInArrowError(f"the size of {texts.kind}")
     return build("int", lambda lists: pc.fill_null(pc.list_value_length(lists), -1), texts)
 
 
@@ -343,7 +343,7 @@ def _choose_extreme(greatest: bool) -> Build:
     def compile_call(*given: Compiled) -> Compiled:
         kind = find_common_kind((operand.kind for operand in given), promotes_texts=False)
         if kind in ("void", TEXTS):
-            raise NotNativeError(f"greatest or least of {kind}")
+            raise NotInArrowError(f"greatest or least of {kind}")
 
         def choose_extreme(*values: Value) -> pa.Array:
             best, *others = as_arrays(*values)
@@ -378,7 +378,7 @@ def _remove_equal(left: Compiled, right: Compiled) -> Compiled:
 def match_subnet(address: Compiled, subnet: str) -> Compiled:
     """Return whether an address is in a subnet (see `rule_sql.convert_address_to_number`)."""
     if address.kind != "string":
-        raise NotNativeError(f"a subnet of {address.kind}")
+        raise NotInArrowError(f"a subnet of {address.kind}")
     low, prefix_length = parse_subnet(subnet, "in_subnet")
     free_bits = 32 - prefix_length
     begins = ".".join(str(low >> shift & 255) for shift in (24, 16, 8, 0)[: prefix_length // 8])
@@ -422,7 +422,7 @@ def _compute_degrees(texts: Value) -> pa.Array:
 
 def _compute_hash(*given: Compiled) -> Compiled:
     if any(operand.kind != "string" for operand in given):
-        raise NotNativeError("xxhash64 of values other than strings")
+        raise NotInArrowError("xxhash64 of values other than strings")
 
     def compute(*values: Value) -> pa.Array:
         texts = as_arrays(*values)
@@ -437,7 +437,7 @@ def _compute_hash(*given: Compiled) -> Compiled:
 def _truncate(unit: Compiled, operand: Compiled) -> Compiled:
     """Return the start of the unit that contains a time."""
     if operand.kind not in ("timestamp", "date", "string", "void"):
-        raise NotNativeError(f"a conversion from {operand.kind} to a time")
+        raise NotInArrowError(f"a conversion from {operand.kind} to a time")
     truncate = partial(_truncate_times, _get_text(unit).lower())
     return build("timestamp", partial(compute_numbers, "timestamp", truncate), cast(operand, "timestamp"))
 
@@ -535,13 +535,13 @@ FUNCTIONS: dict[str, Build] = {
 
 def _to_date(operand: Compiled) -> Compiled:
     if operand.kind not in ("date", "timestamp", "string", "void"):
-        raise NotNativeError(f"a conversion from {operand.kind} to a date")
+        raise NotInArrowError(f"a conversion from {operand.kind} to a date")
     return _cast_to_date(operand)
 
 
 def _compute_checksum(operand: Compiled) -> Compiled:
     if operand.kind not in ("string", "void"):
-        raise NotNativeError(f"crc32 of {operand.kind}")
+        raise NotInArrowError(f"crc32 of {operand.kind}")
     return build(
         "bigint", partial(compute_texts, "bigint", lambda text: zlib.crc32(text.encode())), cast(operand, "string")
     )

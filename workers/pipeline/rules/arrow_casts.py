@@ -19,11 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from workers.pipeline.rules.calendar_numbers import DAY_US, MICROSECONDS, join_days, split_days
-from workers.pipeline.rules.native_values import (
+from workers.pipeline.rules.arrow_values import (
     MAX_PRECISION,
     Compiled,
-    NotNativeError,
+    NotInArrowError,
     build,
     compute_by_form,
     compute_numbers,
@@ -32,6 +31,7 @@ from workers.pipeline.rules.native_values import (
     make_constant,
     parse_decimal,
 )
+from workers.pipeline.rules.calendar_numbers import DAY_US, MICROSECONDS, join_days, split_days
 
 WHOLE = ("int", "bigint")
 MIN_LONG, MAX_LONG = -(2**63), 2**63 - 1
@@ -54,7 +54,7 @@ _TIMESTAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T]([0-9]{2}):([0-9]{2
 
 
 def cast(expression: Compiled, kind: str) -> Compiled:
-    """Return an expression cast to a kind. Raises `NotNativeError`."""
+    """Return an expression cast to a kind. Raises `NotInArrowError`."""
     if expression.kind == kind:
         return expression
     if expression.kind == "void":
@@ -71,7 +71,7 @@ def try_cast(expression: Compiled, kind: str) -> Compiled:
         return build(kind, _TRY_CASTS[source, kind], expression)
     if source in (kind, "void") or (source, kind) in _SAME_IN_ANSI:
         return cast(expression, kind)
-    raise NotNativeError(f"try_cast from {source} to {kind}")
+    raise NotInArrowError(f"try_cast from {source} to {kind}")
 
 
 def find_common_kind(kinds: Iterable[str], promotes_texts: bool = True) -> str:
@@ -95,7 +95,7 @@ def _find_wider_kind(left: str, right: str, promotes_texts: bool) -> str:
         return widen_decimals(*decimals)
     if promotes_texts and "string" in kinds and not kinds & {"boolean", "array<string>"}:
         return "string"
-    raise NotNativeError(f"a choice between {left} and {right}")
+    raise NotInArrowError(f"a choice between {left} and {right}")
 
 
 def find_decimal(kind: str) -> tuple[int, int] | None:
@@ -109,7 +109,7 @@ def widen_decimals(left: tuple[int, int] | None, right: tuple[int, int] | None) 
     scale = max(left[1], right[1])
     precision = max(left[0] - left[1], right[0] - right[1]) + scale
     if precision > MAX_PRECISION:
-        raise NotNativeError(f"decimals of more than {MAX_PRECISION} digits")
+        raise NotInArrowError(f"decimals of more than {MAX_PRECISION} digits")
     return f"decimal({precision},{scale})"
 
 
@@ -120,7 +120,7 @@ def _find_cast(source: str, kind: str) -> Callable[..., pa.Array]:
         return _convert_decimals
     if parse_decimal(kind) and find_decimal(source):
         return lambda values: pc.cast(values, find_arrow_type(kind))
-    raise NotNativeError(f"a cast from {source} to {kind}")
+    raise NotInArrowError(f"a cast from {source} to {kind}")
 
 
 def _make_nulls(kind: str, values: pa.Array) -> pa.Array:
@@ -187,13 +187,13 @@ def _parse_dates(texts: pa.Array) -> pa.Array:
 def _cast_literal_time(expression: Compiled) -> Compiled:
     """Cast a literal such as '2026-11-20 06:00:00'. Texts of columns can name time zones, which only Java knows."""
     if expression.constant is None:
-        raise NotNativeError("a cast of a column from string to timestamp")
+        raise NotInArrowError("a cast of a column from string to timestamp")
     text = expression.constant.as_py()
     if text is None:
         return make_constant("timestamp", None)
     found = _TIMESTAMP.fullmatch(text)
     if not found:
-        raise NotNativeError(f"the time '{text[:40]}'; write it as '2026-11-20 06:00:00'")
+        raise NotInArrowError(f"the time '{text[:40]}'; write it as '2026-11-20 06:00:00'")
     days, (hour, minute, second) = _parse_date(found[1]), (int(part or 0) for part in found.groups()[1:4])
     if days is None or hour > 23 or minute > 59 or second > 59:
         return make_constant("timestamp", None)

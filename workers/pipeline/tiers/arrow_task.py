@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from workers.pipeline.events.layout import Layout
 from workers.pipeline.patterns.graph import Graph
-from workers.pipeline.rules.native_rules import NativeRules
+from workers.pipeline.rules.arrow_rules import ArrowRules
 from workers.pipeline.rules.rules import Rule
 from workers.pipeline.tiers.event_source import BatchAssignment, TaskReader
 from workers.pipeline.tiers.finished_batch import add_types
@@ -19,7 +19,7 @@ from workers.pipeline.tiers.result_writer import ResultWriter
 
 
 @dataclass(frozen=True)
-class NativeTask:
+class ArrowTask:
     """A task that reads its events, applies rules in Arrow, and writes the rows (mapInArrow over numbers of tasks).
 
     rules: the pickled rules, so that a worker compiles them only once for all batches. names: the columns that are
@@ -32,7 +32,7 @@ class NativeTask:
     graph: Graph
 
     @classmethod
-    def create(cls, reader: TaskReader, rules: tuple[Rule, ...], names: tuple[str, ...], graph: Graph) -> "NativeTask":
+    def create(cls, reader: TaskReader, rules: tuple[Rule, ...], names: tuple[str, ...], graph: Graph) -> "ArrowTask":
         """Return the task of a replica, with its rules pickled."""
         return cls(reader, pickle.dumps(rules), names, graph)
 
@@ -70,7 +70,7 @@ def sum_passed(rows: Sequence[TaskReport]) -> dict[str, int]:
 class LocalRunner:
     """Runs a batch in the process of a long-running task (`intra_event.RuleRunner`). Spark serializes it."""
 
-    task: NativeTask
+    task: ArrowTask
 
     def run(self, assignment: BatchAssignment) -> tuple[Sequence[TaskReport], dict[str, int]]:
         """Run the ranges of all tasks as one task."""
@@ -80,9 +80,9 @@ class LocalRunner:
 
 
 @lru_cache(maxsize=4)
-def _compile_rules(pickled: bytes, layout: Layout, names: tuple[str, ...]) -> NativeRules:
+def _compile_rules(pickled: bytes, layout: Layout, names: tuple[str, ...]) -> ArrowRules:
     rules: tuple[Rule, ...] = pickle.loads(pickled)
-    return NativeRules(rules, layout, names)
+    return ArrowRules(rules, layout, names)
 
 
 def build_writer(

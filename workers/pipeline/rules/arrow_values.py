@@ -34,7 +34,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)\Z")
 Value: TypeAlias = pa.Array | pa.Scalar
 
 
-class NotNativeError(Exception):
+class NotInArrowError(Exception):
     """An expression that Arrow does not evaluate exactly as Spark does. Its text completes "because it uses …"."""
 
 

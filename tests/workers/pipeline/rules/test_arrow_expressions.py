@@ -1,4 +1,4 @@
-"""What runs natively gives what Spark gives, in type, nulls, and every bit."""
+"""What runs in Arrow gives what Spark gives, in type, nulls, and every bit."""
 
 from random import Random
 
@@ -17,10 +17,10 @@ from bench.pipeline.random_rules import (
     compare_with_spark,
     make_rows,
 )
+from workers.pipeline.rules.arrow_casts import parse_real, parse_whole
+from workers.pipeline.rules.arrow_expressions import compile_expression
+from workers.pipeline.rules.arrow_values import EventColumns, NotInArrowError
 from workers.pipeline.rules.calendar_numbers import find_week, find_weekday, join_days, split_days
-from workers.pipeline.rules.native_casts import parse_real, parse_whole
-from workers.pipeline.rules.native_expressions import compile_expression
-from workers.pipeline.rules.native_values import EventColumns, NotNativeError
 from workers.pipeline.rules.rule_functions import FUNCTIONS
 from workers.pipeline.rules.rule_language import parse_expression
 
@@ -49,7 +49,7 @@ def make_texts(seed: int, count: int) -> list[str]:
 def test_random_expressions_give_what_they_give_in_spark(spark, seed, count):
     comparison = compare_with_spark(spark, make_texts(seed, count), make_rows(Random(seed)))
     assert comparison.differences == []
-    assert comparison.native_share > 0.7
+    assert comparison.arrow_share > 0.7
 
 
 @pytest.mark.spark
@@ -81,7 +81,7 @@ def test_expressions_compile_or_say_what_only_spark_evaluates():
         try:
             compile_expression(parse_expression(text, "keep").tree, KINDS)
             compiled += 1
-        except NotNativeError as reason:
+        except NotInArrowError as reason:
             assert str(reason)
             refused += 1
     assert compiled > refused
@@ -91,7 +91,7 @@ def test_expressions_compile_or_say_what_only_spark_evaluates():
 def test_functions_that_depend_on_java_stay_on_spark(name):
     least = FUNCTIONS[name].least
     given_arguments = {"get_json_object": "type, '$.a'"}.get(name, ", ".join(["value"] * least))
-    with pytest.raises(NotNativeError, match=rf"^{name}\(\)$"):
+    with pytest.raises(NotInArrowError, match=rf"^{name}\(\)$"):
         compile_expression(parse_expression(f"{name}({given_arguments})", "keep").tree, KINDS)
 
 

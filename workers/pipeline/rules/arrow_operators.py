@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from workers.pipeline.rules.native_casts import WHOLE, cast, find_common_kind, find_decimal, widen_decimals
-from workers.pipeline.rules.native_values import (
+from workers.pipeline.rules.arrow_casts import WHOLE, cast, find_common_kind, find_decimal, widen_decimals
+from workers.pipeline.rules.arrow_values import (
     TEXTS,
     Compiled,
-    NotNativeError,
+    NotInArrowError,
     Value,
     as_arrays,
     build,
@@ -48,7 +48,7 @@ def join_conditions(kind: str, operands: Sequence[Compiled]) -> Compiled:
 
 def as_condition(operand: Compiled) -> Compiled:
     if operand.kind not in ("boolean", "void"):
-        raise NotNativeError(f"a condition of type {operand.kind}")
+        raise NotInArrowError(f"a condition of type {operand.kind}")
     return cast(operand, "boolean")
 
 
@@ -67,7 +67,7 @@ def compare(operator: str, left: Compiled, right: Compiled) -> Compiled:
 def _find_compared_kind(left: Compiled, right: Compiled, equality: bool) -> str:
     kinds = [left.kind, right.kind]
     if TEXTS in kinds:
-        raise NotNativeError("a comparison of lists")
+        raise NotInArrowError("a comparison of lists")
     if left.kind == right.kind or "void" in kinds:
         return kinds[0] if kinds[0] != "void" else kinds[1]
     if "string" in kinds:
@@ -77,7 +77,7 @@ def _find_compared_kind(left: Compiled, right: Compiled, equality: bool) -> str:
         other = next(kind for kind in kinds if kind != "boolean")
         if equality and other in REAL_KINDS:
             return other
-        raise NotNativeError(f"a comparison of boolean with {other}")
+        raise NotInArrowError(f"a comparison of boolean with {other}")
     decimals = [find_decimal(kind) for kind in kinds]
     if any(map(parse_decimal, kinds)) and all(decimals):
         return widen_decimals(*decimals)
@@ -124,7 +124,7 @@ def is_in(tested: Compiled, values: Sequence[Compiled]) -> Compiled:
     """Return whether a value is in a list; null if it is not in the list and one of the values is null."""
     kind = find_common_kind([tested.kind, *(value.kind for value in values)])
     if kind in ("void", TEXTS):
-        raise NotNativeError(f"IN with {kind}")
+        raise NotInArrowError(f"IN with {kind}")
     first, *others = [cast(operand, kind) for operand in (tested, *values)]
     if any(operand.constant is None for operand in others) or kind == "double":
         return join_conditions("or", [compare("=", first, other) for other in others])
@@ -144,7 +144,7 @@ def choose(branches: Sequence[tuple[Compiled, Compiled]], default: Compiled) -> 
     """Return the value of the first branch whose condition is true, or the default."""
     for condition, _ in branches:
         if condition.kind != "boolean":
-            raise NotNativeError(f"a condition of type {condition.kind}")
+            raise NotInArrowError(f"a condition of type {condition.kind}")
     kind = find_common_kind([*(value.kind for _, value in branches), default.kind])
     operands = [default if kind == default.kind else cast(default, kind)]
     for condition, value in reversed(branches):
@@ -180,11 +180,11 @@ def _find_calculated_kind(left: str, right: str) -> str:
     kinds = {left, right}
     for kind in kinds:
         if kind in ("boolean", "date", "timestamp", TEXTS):
-            raise NotNativeError(f"arithmetic with {kind}")
+            raise NotInArrowError(f"arithmetic with {kind}")
     if kinds <= {"string", "double", "void"} or "string" in kinds or "double" in kinds:
         return "double"
     if any(map(parse_decimal, kinds)):
-        raise NotNativeError("arithmetic with decimal numbers; write them in the form 1.5e0")
+        raise NotInArrowError("arithmetic with decimal numbers; write them in the form 1.5e0")
     return "bigint" if "bigint" in kinds else "int"
 
 
@@ -201,7 +201,7 @@ def divide(left: Compiled, right: Compiled) -> Compiled:
 def divide_whole(left: Compiled, right: Compiled) -> Compiled:
     """Divide whole numbers, cut off to a whole number; null if the divisor is 0."""
     if not {left.kind, right.kind} <= {*WHOLE, "void"} or left.kind == right.kind == "void":
-        raise NotNativeError(f"DIV of {left.kind} and {right.kind}")
+        raise NotInArrowError(f"DIV of {left.kind} and {right.kind}")
 
     def evaluate(dividend: np.ndarray, divisor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return _divide_cut(dividend, divisor), divisor == 0
@@ -236,5 +236,5 @@ def negate(operand: Compiled) -> Compiled:
     if operand.kind in ("string", "void"):
         operand = cast(operand, "double")
     if operand.kind not in REAL_KINDS:
-        raise NotNativeError(f"the negative of {operand.kind}")
+        raise NotInArrowError(f"the negative of {operand.kind}")
     return build(operand.kind, pc.negate, operand)

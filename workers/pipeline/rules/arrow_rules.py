@@ -1,6 +1,6 @@
 """Rules evaluated on Arrow arrays, in the tasks that read the events.
 
-`NativeRules` gives the results of the plan of `rule_sql` without sending events to Java and back. If texts repeat, it
+`ArrowRules` gives the results of the plan of `rule_sql` without sending events to Java and back. If texts repeat, it
 evaluates each distinct text once. If it can't evaluate the rules of an application exactly, Spark runs them.
 """
 
@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 from workers.pipeline.events.distinct_texts import DistinctTexts
 from workers.pipeline.events.layout import Layout, get_criterion_column
 from workers.pipeline.events.text_hashes import SEED, hash_texts
-from workers.pipeline.rules.native_casts import parse_whole
-from workers.pipeline.rules.native_expressions import compile_expression
-from workers.pipeline.rules.native_operators import as_condition
-from workers.pipeline.rules.native_values import (
+from workers.pipeline.rules.arrow_casts import parse_whole
+from workers.pipeline.rules.arrow_expressions import compile_expression
+from workers.pipeline.rules.arrow_operators import as_condition
+from workers.pipeline.rules.arrow_values import (
     Compiled,
     EventColumns,
-    NotNativeError,
+    NotInArrowError,
     build,
     compute_by_form,
     make_column,
@@ -51,19 +51,19 @@ def find_spark_reason(rules: tuple[Rule, ...], layout: Layout, engine: str = AUT
     if engine == SPARK:
         return "the declaration sets engine: spark"
     try:
-        NativeRules(rules, layout, ())
-    except NotNativeError as reason:
+        ArrowRules(rules, layout, ())
+    except NotInArrowError as reason:
         return str(reason)
     return None
 
 
-class NativeRules:
+class ArrowRules:
     """The rules of an application as functions of Arrow arrays."""
 
     def __init__(self, rules: tuple[Rule, ...], layout: Layout, names: Iterable[str]) -> None:
         """names: the columns that are needed after the rules.
 
-        Raises `NotNativeError` that names the rule.
+        Raises `NotInArrowError` that names the rule.
         """
         self._names = tuple(names)
         self._kinds = dict(layout.kinds)
@@ -72,8 +72,8 @@ class NativeRules:
         for place, rule in enumerate(rules):
             try:
                 step = self._compile_rule(rule, _list_needed(rules[place + 1 :], self._names))
-            except NotNativeError as reason:
-                raise NotNativeError(f'rule "{rule.name}" uses {reason}') from None
+            except NotInArrowError as reason:
+                raise NotInArrowError(f'rule "{rule.name}" uses {reason}') from None
             self._steps.append((rule.name, step))
 
     @property
@@ -112,7 +112,7 @@ class NativeRules:
                 return _cleanse(clean, needed)
             case Enrich():
                 if self._kinds[rule.using] != "string":
-                    raise NotNativeError(f"a table with the key {rule.using}, which isn't a string")
+                    raise NotInArrowError(f"a table with the key {rule.using}, which isn't a string")
                 step = _enrich(make_column("string", rule.using), rule.using, rule.table.current)
                 self._add(dict.fromkeys(rule.table.columns, "string"))
                 return step
@@ -129,13 +129,13 @@ class NativeRules:
     def _add(self, kinds: Mapping[str, str]) -> None:
         for name in kinds:
             if any(name != other and name.lower() == other.lower() for other in (*self._kinds, *kinds)):
-                raise NotNativeError(f"the name {name}, which differs from another one only in its case")
+                raise NotInArrowError(f"the name {name}, which differs from another one only in its case")
         self._kinds |= kinds
 
     def _drop(self, names: tuple[str, ...]) -> None:
         for name in names:
             if name not in self._kinds and name.lower() in map(str.lower, self._kinds):
-                raise NotNativeError(f"the name {name}, which differs from another one only in its case")
+                raise NotInArrowError(f"the name {name}, which differs from another one only in its case")
             self._kinds.pop(name, None)
 
 
