@@ -1,7 +1,7 @@
 """The page of docs that says how fast Weir is: made of one run of every bench, `bin/performance FILE`.
 
 FILE is what `manage.py bench --all --json` has put out, or several of them: of a bench that stands in two, the last
-counts. A figure that none of them has gets no row. Nothing on the page is typed by hand but what each row is.
+counts. A figure that none of them has gets no row. Only the labels of the rows are written by hand.
 """
 
 import json
@@ -26,7 +26,7 @@ and more blocks mean a better value, even if lower values are better. Rows witho
 class Row:
     """A line: a figure, its target, and a peer of the same bench.
 
-    less: whether a small figure is good. times: the target as a multiple of the peer's figure.
+    less: whether a smaller figure is better. times: the target as a multiple of the peer's figure.
     """
 
     what: str
@@ -63,9 +63,9 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
             True,
         ),
         Row("the same during a burst, p95", "pipeline", "burst_event_to_alert_p95_seconds", "s", 0.5, True),
-        Row("two executors beside one", "executors", "two_to_one", "", 1.7),
+        Row("throughput of two executors, relative to one", "executors", "two_to_one", "", 1.7),
         Row("pause after a lost executor", "executors", "lost_executor_seconds", "s", 5.0, True),
-        Row("pause after a lost network", "executors", "lost_network_seconds", "s", 5.0, True),
+        Row("pause after a network failure", "executors", "lost_network_seconds", "s", 5.0, True),
         Row(
             "matcher, one thread, 200 keys",
             "matcher",
@@ -110,7 +110,7 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
         ),
         *(
             Row(
-                f"compared events, {keys:,} keys",
+                f"condition between events, {keys:,} keys",
                 "peers",
                 f"between_{keys}_keys_events_per_second",
                 "events/s",
@@ -185,7 +185,7 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
 
 
 def page(documents: Iterable[Mapping[str, Any]]) -> str:
-    """Raises ValueError where no bench of any row is in the documents."""
+    """Return the page. Raises ValueError if the documents contain no bench of any row."""
     benches: dict[str, Mapping[str, Any]] = {}
     for document in documents:
         for bench in document.get("benches", [document]):

@@ -168,11 +168,13 @@ ADMIN_PASSWORD = Variable(
 
 OBSERVER_AGENTS = Switch(
     "WEIR_OBSERVER_AGENTS",
-    "1: the observer also runs the agents of all nodes in WEIR_NODES; 0: each agent is a process",
+    "1: the observer also runs the agents of all nodes in WEIR_NODES; 0: each agent is a separate process",
     unset="0; with ./run, 1",
 )
 CONTROL_BEAT = Switch(
-    "WEIR_CONTROL_BEAT", "1: the control worker also runs the beat; 0: the beat is a process", unset="0; with ./run, 1"
+    "WEIR_CONTROL_BEAT",
+    "1: the control worker also runs the beat; 0: the beat is a separate process",
+    unset="0; with ./run, 1",
 )
 SUPERVISOR = Variable("WEIR_SUPERVISOR", "socket of the supervisor; set by ./run", unset="no supervisor")
 

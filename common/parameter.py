@@ -128,7 +128,7 @@ class Parameter:
 
     @functools.cached_property
     def usual(self) -> type | None:
-        """Return the type of numbers that this takes as they are if they are in its range; None: no numbers."""
+        """Return the type of number that needs no conversion if it is in range; None if this takes no number."""
         return {"number": float, "integer": int}.get(self.kind)
 
     def _is_usual_number(self, value: object) -> bool:
@@ -223,7 +223,7 @@ def read_values(declared: Sequence[Parameter], document: object, where: str) -> 
     for parameter in declared:
         name = parameter.name
         item: Any = given.get(name)
-        # Most values: no call for each, because each tick reads dozens for each loop.
+        # A fast path for most values, without a call, because each tick reads dozens of values for each loop.
         if type(item) is parameter.usual and parameter.minimum <= item <= parameter.maximum < math.inf:  # type: ignore[operator]
             values[name] = item
             continue

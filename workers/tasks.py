@@ -52,7 +52,7 @@ END_PAUSES_SECONDS = (1.0, 3.0, 6.0)  # a restart, or a fail-over
 
 @cache
 def get_tick_processes() -> TickProcesses:
-    """Return the processes that tick loops for this one. They are started when they are needed."""
+    """Return the processes that tick loops for this process. They start when they are first needed."""
     return TickProcesses(settings.WEIR_TICK_PROCESSES)
 
 

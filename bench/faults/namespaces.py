@@ -1,4 +1,4 @@
-"""Network namespaces, each with the id of the process that made it in its name: `w{pid}-{host}`."""
+"""Network namespaces. The name of each contains the ID of the process that created it: `w{pid}-{host}`."""
 
 import os
 import re
@@ -22,7 +22,7 @@ def end_leftovers() -> None:
 
 
 def kill_processes(space: str, spared: str | None = None) -> None:
-    """Kill the processes in a namespace. spared: a part of the command lines of those that remain."""
+    """Kill the processes in a namespace. spared: text in the command lines of the processes to keep."""
     listed = subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True, check=False).stdout
     for pid in listed.split():
         with suppress(ProcessLookupError, FileNotFoundError):

@@ -55,7 +55,7 @@ RULES = ("duckdb", "polars", "sail", "pathway")
 KEYS = (200, 10_000)
 RULE_EVENTS_PER_SECOND, MAX_RULE_EVENTS = 400_000, 4_000_000  # for each second of `--seconds`, and at all
 SEQUENCE_EVENTS = 1_000_000  # several batches
-PASSES = 3  # of the matcher alone; the quickest counts
+PASSES = 3  # of the matcher alone; the fastest one counts
 MAX_SECONDS = 900.0
 NO_NETWORK = ("unshare", "--net", "--map-root-user", "sh", "-c", 'ip link set lo up; exec "$@"', "sh")
 

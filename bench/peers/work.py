@@ -38,8 +38,8 @@ KEY_GROUPS = 64
 def between_events(rows: int, keys: int) -> pa.Table:
     """Return the events of a sequence with random values, and an event of each key after its last window.
 
-    A match can wait until an earlier start has failed. Flink only notices that with a later event of the key. The times
-    differ, because Flink drops an event that is not later than its watermark.
+    A match can wait until an earlier start has failed. Flink notices the failure only when a later event of the key
+    arrives. The times differ, because Flink drops an event that is not later than its watermark.
     """
     events = sequence_events(rows, keys)
     values = np.random.default_rng(keys + 1).random(rows)
@@ -79,7 +79,7 @@ def write_hosts(folder: Path, hosts: Reference) -> None:
 
 
 def write_sequence(folder: Path, events: pa.Table, with_values: bool = False) -> None:
-    """N.parquet and N.csv of the events of each partition: milliseconds, number, type, key, and value if wanted."""
+    """Write N.parquet and N.csv for each partition: milliseconds, number, type, and key, with or without the value."""
     place = np.array([int(name.removeprefix("source")) for name in events["source"].to_pylist()]) % PARTITIONS
     rows = pa.table(
         {
@@ -116,7 +116,7 @@ def run_between(events: pa.Table) -> tuple[dict[str, Any], float]:
 
 
 def _match(events: pa.Table, text: str, define: dict[str, str], consume: str) -> tuple[list[list[str]], float]:
-    """Return the ids of the events of each match, and the seconds by the clock that the matcher took."""
+    """Return the IDs of the events of each match, and the elapsed seconds of the matcher."""
     batches, keys = _as_batches(events)
     expression = parse(text, "pattern")
     defines = parse_definitions(expression, define, "define")

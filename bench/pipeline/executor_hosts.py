@@ -1,7 +1,7 @@
 """Hosts of Spark executors: network namespaces on a bridge, each with a limited share of the processor.
 
 The servers, Spark's master, and the driver run on this host, which has the first address of the bridge. All hosts share
-one processor. A host therefore stands for a slower machine, whose executor alone is short of processor time.
+one processor. Each host therefore represents a slower machine, on which only the executor lacks CPU time.
 """
 
 import json
@@ -24,29 +24,29 @@ NETWORK = "10.78.0"
 DESK = f"{NETWORK}.1"  # the address of this host on the bridge
 MASTER_PORT, PAGE_PORT = 7077, 8080
 START_SECONDS, END_SECONDS = 120.0, 30.0
-PERIOD_US = 20_000  # of the limit: short, so that a limited process is never paused for long
+PERIOD_US = 20_000  # a short period, so that the limit never pauses a process for long
 CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
 _MODULE = (sys.executable, "-m", "workers.pipeline.runtime.cluster")
 
 
 def explain_missing() -> str:
-    """Return why this host can't emulate others; "" if it can."""
+    """Return why this host can't emulate several hosts; "" if it can."""
     if os.geteuid() != 0 or subprocess.run(["ip", "netns", "list"], capture_output=True, check=False).returncode:
-        return "Network namespaces need root and ip; install iproute2."
+        return "Network namespaces need root privileges and the command ip; install iproute2."
     if not (CPU_GROUPS / "cpu.cfs_quota_us").exists():
-        return f"Limits of the processor need the cgroup controller cpu (version 1) at {CPU_GROUPS}."
+        return f"CPU limits need the cgroup v1 controller cpu at {CPU_GROUPS}; mount it."
     return ""
 
 
 class CpuLimit:
-    """A control group whose processes share a limited part of the processor. It is in the group of this process."""
+    """A control group whose processes share a limited part of the CPU time. Its parent is the group of this process."""
 
     def __init__(self, name: str) -> None:
         own = re.search(r"^\d+:(?:\w+,)*cpu(?:,\w+)*:/(.*)$", Path("/proc/self/cgroup").read_text(), re.MULTILINE)
         self._folder = CPU_GROUPS / (own[1] if own else "") / name
 
     def create(self) -> None:
-        """Create the group, and remove those that a killed process left."""
+        """Create the group, and remove the groups of processes that were killed."""
         for left in self._folder.parent.glob("w*-e*"):
             maker = re.fullmatch(r"w(\d+)-\w+", left.name)
             if maker is not None and not Path("/proc", maker[1]).exists():
@@ -62,7 +62,7 @@ class CpuLimit:
         return ["sh", "-c", f'echo $$ > {self._folder}/cgroup.procs; exec "$@"', "sh", *command]
 
     def remove(self) -> None:
-        """Remove the group when its processes, which were killed, have ended."""
+        """Remove the group after its killed processes have ended."""
         with suppress(FileNotFoundError):
             await_true(lambda: not (self._folder / "cgroup.procs").read_text(), END_SECONDS, "the processes end")
             self._folder.rmdir()
@@ -81,7 +81,7 @@ class ExecutorHosts:
 
     @property
     def master(self) -> str:
-        """Return Spark's address of the master."""
+        """Return the URL of Spark's master."""
         return f"spark://{DESK}:{MASTER_PORT}"
 
     @property
@@ -146,7 +146,7 @@ class ExecutorHosts:
             return None
 
     def limit(self, cores: float) -> None:
-        """Limit each host to this share of one core. Without it, they start faster."""
+        """Limit each host to this share of one core. Hosts start faster without a limit."""
         for limit in self._limits.values():
             limit.limit(cores)
 
@@ -187,7 +187,7 @@ class ExecutorHosts:
 
 
 def await_true(condition: Callable[[], bool], seconds: float, what: str) -> float:
-    """Wait until a condition holds, and return the seconds that it took. Raises TimeoutError that names it."""
+    """Wait until a condition holds, and return the seconds that it took. Raises TimeoutError with `what`."""
     began = time.monotonic()
     while not condition():
         if time.monotonic() - began > seconds:
@@ -202,7 +202,7 @@ def _run(*command: str) -> None:
 
 @contextmanager
 def executor_hosts(names: Sequence[str], folder: Path, slots: int = 1) -> Iterator[ExecutorHosts]:
-    """Hosts without workers, and a master; all gone at the end."""
+    """Yield hosts without workers, and a master. Everything is removed at the end."""
     end_leftovers()
     hosts = ExecutorHosts(names, folder, slots)
     try:

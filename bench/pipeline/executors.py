@@ -1,10 +1,10 @@
-"""Executors on two hosts: the throughput of two beside that of one, and the pause of the results when one is lost.
+"""Executors on two hosts: the throughput of two compared with one, and the pause of the results when one is lost.
 
 The application has rules and patterns, and its batches run in long-running tasks. It is limited by its executors: each
 has CORES of a processor core (`executor_hosts`), and the servers, the dispatcher, and Spark's driver use the rest of
-this host. A host is lost in two ways: its executor and Python workers are killed, or its network fails, so that nobody
-gets an error from it. Each host is lost once in each way, because only one of them has the combiner. All results are
-compared with those of the matcher alone.
+this host. A host is lost in two ways: its executor and Python workers are killed, or its network fails without
+an error for other processes. Each host is lost once in each way, because only one of them has the combiner. The bench
+compares all results with those of the matcher alone.
 """
 
 import json
@@ -42,7 +42,7 @@ from workers.pipeline.status.batch_reports import BatchReports
 from workers.pipeline.status.status import StatusBoard
 
 HOSTS = ("e1", "e2")
-CORES = 0.35  # of each host: two of them leave enough of two cores for everything else
+CORES = 0.35  # of each host; on two cores, this leaves enough CPU time for all other processes
 STARTING_CORES = 2.0  # of each host while executors start, which is not measured
 MIN_VALUE = 0.1
 NAME = "sequence"
@@ -57,7 +57,7 @@ rules:
 patterns:
   - {{name: abc, pattern: SEQ(A; B; C), key: source, within_seconds: 10}}
 """
-CONTROLS = {"parallelism": 4}  # parts of a batch of the combiner: with more than executors, a slow one gets fewer
+CONTROLS = {"parallelism": 4}  # parts of a combiner's batch; a slow executor gets fewer of them
 EVENTS_PER_SECOND = 100_000  # prepared for each second of a measurement and for each executor
 BATCH_EVENTS = 40_000  # fewer than by default, for exact times
 PACED_EVENTS_PER_SECOND, CHUNK_SECONDS = 20_000, 0.1
@@ -125,7 +125,7 @@ def pipeline_process(hosts: ExecutorHosts, folder: Path, url: str) -> Iterator[s
 
 
 class Measured:
-    """The pipeline on its hosts, and what it has reported."""
+    """The pipeline on its hosts, and its reports."""
 
     def __init__(self, hosts: ExecutorHosts, own: Plant, control: redis.Redis, feed: Feed) -> None:
         self._hosts, self._own, self._control, self._feed = hosts, own, control, feed
@@ -137,7 +137,7 @@ class Measured:
         return self.recorder.matched
 
     def drain(self, rows: int) -> float:
-        """Return the events per second at which the pipeline works off events that wait for it."""
+        """Return the events per second at which the pipeline processes a backlog."""
         begin = self.count()
         self._own.close()
         self._own.publish(self._feed.take(rows))
@@ -161,7 +161,7 @@ class Measured:
 
     @contextmanager
     def arranged(self, times: int) -> Iterator[None]:
-        """Wait at the end of the context until the tasks have been arranged so many times since its start."""
+        """Wait at the end of the context until the tasks have been arranged this many times since its start."""
         before = self._read_version()
         yield
         await_true(lambda: self._read_version() >= before + times, CHANGE_SECONDS, "the tasks are arranged")
@@ -232,7 +232,7 @@ class Measured:
 
 
 def say(name: str, value: float) -> None:
-    """Print a figure while the others are still to come."""
+    """Print a figure immediately, before all figures are measured."""
     print(f"{time.strftime('%X')} {name} {value:,.2f}", file=sys.stderr, flush=True)
 
 
@@ -266,7 +266,7 @@ def measure_losses(hosts: ExecutorHosts, measured: Measured) -> Iterator[tuple[s
 
 
 def run(seconds: float) -> dict[str, object]:
-    """Measure the throughput over about `seconds` of work, and the losses; nothing if this host can't emulate hosts."""
+    """Measure the throughput over about `seconds`, and the losses; no figures if this host can't emulate hosts."""
     if why := explain_missing():
         return {"figures": {}, "peers": {}, "ratio": {}, "notes": [f"Not measured. {why}"]}
     figures: dict[str, float] = {}

@@ -147,7 +147,7 @@ class Plant:
 
 @contextmanager
 def plant(application: Application, batch_events: int = BATCH_EVENTS, bind: str = "127.0.0.1") -> Iterator[Plant]:
-    """Three nodes with the application's queues; gone afterwards. bind: the address of the servers."""
+    """Yield three nodes with the application's queues, and remove them afterwards. bind: address of the servers."""
     with node_servers(("control", *NODES), bind) as urls:
         nodes = {name: NodeSpec(name, urls[name]) for name in NODES}
         kinds = dict.fromkeys(application.queues, "pipeline") | {"alert": "jobs"}

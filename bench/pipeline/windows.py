@@ -1,8 +1,8 @@
-"""Open attempts of long windows, in one process: the time of an event, and the bytes of an attempt.
+"""Open attempts of long windows, in one process: the time per event, and the bytes per attempt.
 
 SEQ(A; B) within a day, without and with a condition between the events. The attempts are opened first. After that, A
-and B arrive in equal shares. The keys are the same for each number of attempts, because the time of an event also
-depends on how many keys a batch has.
+and B arrive in equal shares. The keys are the same for each number of attempts, because the time per event also
+depends on the number of keys in a batch.
 
     ns_SHAPE_N     nanoseconds of processor time per event while N attempts are open, in batches of BATCH_EVENTS
     bytes_SHAPE_N  exact size of all arrays of the open attempts, including gaps and room for more, per attempt
@@ -29,7 +29,7 @@ KEYS, KEY_GROUPS = 10_000, 64
 DAY_US = 86_400_000_000
 OPEN = (1_000, 1_000_000)
 MANY_OPEN = 10_000_000
-MIN_SECONDS_OF_MANY = 30.0  # `--seconds` from which on ten million are measured too: they take minutes
+MIN_SECONDS_OF_MANY = 30.0  # with at least these `--seconds`, ten million are also measured, which takes minutes
 BATCH_EVENTS, EVENTS = 20_000, 400_000
 OPENED_TOGETHER = 200_000
 MAX_GROWTH, MAX_BYTES = 2.0, 120.0

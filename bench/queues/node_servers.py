@@ -20,8 +20,9 @@ START_SECONDS = 20
 
 @contextmanager
 def node_servers(names: tuple[str, ...], bind: str = "127.0.0.1") -> Iterator[dict[str, str]]:
-    """{name: url} of started servers; they and their files are gone afterwards. bind: the address at which all hosts
-    that reach it can use them.
+    """Start servers, and yield {name: URL}. The servers and their files are removed at the end.
+
+    bind: address of the servers. Every host that reaches this address can use them.
     """
     with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
         configs = {

@@ -1,6 +1,6 @@
 """Trials of the patterns of a declaration, and the newest events of its queues for them. Authorized.
 
-A trial changes nothing. Views of waiting events are recorded in the audit log, since events may be about people.
+A trial changes nothing. The audit log records each view of waiting events, because events may contain personal data.
 """
 
 import time
@@ -48,7 +48,7 @@ class TrialLimit:
 def try_pattern(
     actor: Actor, text: str, pattern: str, events: str, monotonic: Callable[[], float] = time.monotonic
 ) -> PatternTrial:
-    """Search events for a pattern of the application in a text.
+    """Search events for a pattern of the application that a text declares.
 
     events: JSON lines, a JSON list, or CSV. Raises `PermissionDenied`, and `BadInput` that names the field and its
     line.
@@ -80,7 +80,7 @@ class NewestEvents:
 
 
 def load_newest_events(actor: Actor, text: str, monotonic: Callable[[], float] = time.monotonic) -> NewestEvents:
-    """Return the newest waiting events of the queues that the application in a text reads.
+    """Return the newest waiting events of the queues that the declared application reads.
 
     Raises `PermissionDenied`, and `BadInput` that names the field.
     """

@@ -73,7 +73,7 @@ HANDLED = (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGCHLD, signal
 
 
 def can_fork() -> bool:
-    """Return whether this system supports a fork without a new program. On macOS, libraries don't survive it."""
+    """Return whether this system supports a fork without a new program. On macOS, libraries don't work after it."""
     return sys.platform == "linux"
 
 
@@ -103,8 +103,8 @@ def build_parent_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def import_programs() -> None:
-    """Import what the programs import when they start. A failure is logged; the programs then import it themselves."""
-    gc.disable()  # nothing that is imported is garbage
+    """Import what the programs import when they start. If that fails, the programs import it themselves."""
+    gc.disable()  # imported objects are never garbage
     try:
         from django.apps import apps
         from django.conf import settings
@@ -114,7 +114,7 @@ def import_programs() -> None:
         for name in IMPORTED:
             importlib.import_module(name)
     except Exception:
-        logger.exception("Failed to import a program; it is started without a fork.")
+        logger.exception("Failed to import the programs; each program imports its modules when it starts.")
     finally:
         gc.enable()
 
@@ -138,7 +138,7 @@ class ImportedPrograms:
         self._done()
 
     def wait(self) -> None:
-        """Wait until everything is imported. The process has one thread then, and can be forked."""
+        """Wait until everything is imported. The process then has one thread, and can be forked."""
         self._thread.join()
         if not self._frozen:
             self._frozen = True
@@ -189,18 +189,18 @@ def _run(program: Sequence[str]) -> int:
 
 
 def load_settings() -> None:
-    """Replace the settings of the process that forks by those of this process's environment."""
+    """Replace the settings of the process that forks with the settings from this process's environment."""
     from django.conf import settings
     from django.db import connections
 
     module = importlib.reload(importlib.import_module(SETTINGS))
     for name in filter(str.isupper, dir(module)):
         setattr(settings, name, getattr(module, name))
-    connections.__dict__.pop("settings", None)  # read from the settings when they are needed next
+    connections.__dict__.pop("settings", None)  # Django reads them from the settings again
 
 
 def show_command(command: Sequence[str]) -> None:
-    """Write the command over the arguments with which this process was started, as far as they have room."""
+    """Write the command over the arguments of this process, as far as they provide space."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     begin, end = int(fields[45]), int(fields[46])  # arg_start and arg_end of proc(5)
     text = b"\0".join(os.fsencode(word) for word in command)[: end - begin - 1]
@@ -215,7 +215,7 @@ def _get_exit_code(ended: SystemExit) -> int:
 
 
 def _end(code: int) -> NoReturn:
-    """End this process as an interpreter ends: it waits for threads, and calls what libraries have registered."""
+    """End this process as an interpreter does: wait for threads, and call registered exit functions."""
     try:
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()

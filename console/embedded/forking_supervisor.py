@@ -1,9 +1,9 @@
 """The supervisor of `./run`: `python -m console.embedded.forking_supervisor ENVIRONMENT IMPORTED ARGUMENTS…`.
 
 It is supervisord, except that it forks the plant's Python programs (`console.embedded.forked_programs`) instead of
-starting an interpreter for each one. A fork starts in a fifth of the time, and shares the memory of what is imported.
-Everything else is supervisord's: it restarts processes, and writes their logs. Programs that can't be forked are
-started as usual.
+starting an interpreter for each one. A fork starts in a fifth of the time, and shares the memory of the imported
+modules. Everything else stays the same: supervisord restarts processes, and writes their logs. It starts programs that
+can't be forked as usual.
 
 ENVIRONMENT: the number of an open file with the environment of the programs, as JSON. IMPORTED: the number of a pipe
 that is closed when the programs are imported. The last argument is as long as the longest command: a fork overwrites
@@ -25,14 +25,14 @@ _ADDED_PREFIX = "SUPERVISOR_"  # variables that supervisord adds to the environm
 
 
 class ForkingOptions(ServerOptions):  # type: ignore[misc]  # it has no types
-    """The functions of the system that supervisord calls."""
+    """The system functions that supervisord calls."""
 
     def __init__(self, environment: Mapping[str, str], programs: ImportedPrograms) -> None:
         super().__init__()
         self._environment, self._programs = environment, programs
 
     def check_execv_args(self, filename: str, argv: list[str], st: Any) -> None:
-        """Check a command before the fork. A program that is forked waits until it is imported."""
+        """Check a command before the fork. A program to fork waits until it is imported."""
         super().check_execv_args(filename, argv, st)
         if find_program(argv) is not None:
             self._programs.wait()

@@ -16,7 +16,7 @@ from common import environment as variables
 from queues.nodes.server import NAMES
 
 STOP_SECONDS = 15.0  # for the plant, and then for the servers it writes to, before they are killed
-STARTED_BY_A_SUPERVISOR = "SUPERVISOR_ENABLED"  # set in the environment of all that it starts
+STARTED_BY_A_SUPERVISOR = "SUPERVISOR_ENABLED"  # set in the environment of every process that a supervisor starts
 _PIPELINE = "workers.pipeline.runtime.application"
 
 
@@ -50,7 +50,7 @@ def _find_leftovers(data: Path) -> list[psutil.Process]:
     for process in list(leftovers):
         with suppress(psutil.Error):
             leftovers += [child for child in process.children(recursive=True) if child not in leftovers]
-    # A supervisor that forks programs has the environment that its forks show.
+    # A supervisor that forks programs has the same environment as its forks.
     passed_over = {os.getpid(), *(supervisor.pid for supervisor in _find_supervisors(data))}
     return [leftover for leftover in leftovers if leftover.pid not in passed_over]
 

@@ -1,8 +1,8 @@
 """The migrated database and the static files of a new plant, kept for the next new data folder of this installation.
 
-To migrate an empty database and to compress the static files takes 5 s of processor time. Their result depends only on
-the installed code, so a copy in `.weir/prepared` saves this time. A folder's name is a digest of the code. Nothing in
-it belongs to a plant: the database has no rows of its own, and no secrets.
+The migration of an empty database and the compression of the static files take 5 s of CPU time. The results depend
+only on the installed code, so a copy in `.weir/prepared` saves this time. A folder's name is a digest of the code. The
+folder contains no data of a plant: the database has only the rows of the migrations, and no secrets.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ PACKAGES = ("django", "whitenoise", "brotli")  # their versions also determine t
 def compute_digest() -> str:
     """Return the digest of what determines the files: migrations, static files, and versions.
 
-    Files count by their path, size, and time of change. Django must be set up.
+    The digest uses the path, size, and modification time of each file. Django must be set up.
     """
     versions = [sys.version, *map(_read_version, PACKAGES)]
     lines = [*versions, *sorted(_describe(path) for path in (*_iterate_migrations(), *_iterate_static_files()))]
@@ -60,7 +60,7 @@ def _iterate_static_files() -> Iterator[Path]:
 
 
 class PreparedFiles:
-    """The kept files of the installed code. A folder that can't be written only makes new plants start later."""
+    """The kept files of the installed code. If the folder isn't writable, new plants only start later."""
 
     def __init__(self, digest: str) -> None:
         self._digest = digest
@@ -110,7 +110,7 @@ class PreparedFiles:
         write_private(data / COLLECTED, self._digest)
 
     def _create_part(self) -> Path:
-        """Return a new folder beside the kept ones, and delete the folders of other code."""
+        """Return a new folder for a copy, and delete the folders of other versions."""
         for folder in (self.folder.parent.parent, self.folder.parent, self.folder):
             create_private_folder(folder)
         for other in self.folder.parent.iterdir():

@@ -75,7 +75,7 @@ def list_plant_processes(
 ) -> list[Process]:
     """Return everything but the Redis servers, in the order of starting.
 
-    nodes: the nodes whose agents are processes. has_beat: whether the beat is a process.
+    nodes: the nodes whose agents are separate processes. has_beat: whether the beat is a separate process.
     """
     beat = Process("beat", ("celery", "--app", "console.beat", "beat", "--loglevel", "WARNING"), first=True)
     return [

@@ -122,7 +122,7 @@ class Supervisor:
         self._wait_until_it_answers(self.child)
 
     def _start_supervisor(self, arguments: list[str], processes: list[Process]) -> subprocess.Popen[bytes]:
-        """Start a supervisor that forks the programs for which that is possible, or else supervisord itself."""
+        """Start the supervisor that forks programs if it can fork one of them, and otherwise supervisord."""
         # Its log names no zone; `console.timeline.restarts` reads it as UTC.
         environment = {**FEW_ARENAS, **variables.PROCESS, "TZ": "UTC"}
         commands = [build_command(process) for process in processes]
@@ -305,7 +305,7 @@ def build_command(process: Process) -> list[str]:
 
 
 def write_environment(environment: Mapping[str, str]) -> int:
-    """Return an open file with an environment as JSON. It has no name, since an environment has secrets."""
+    """Return an open file with an environment as JSON. It has no name, because an environment contains secrets."""
     file = os.memfd_create("environment")
     os.write(file, json.dumps(environment).encode())
     os.lseek(file, 0, os.SEEK_SET)

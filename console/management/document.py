@@ -68,7 +68,7 @@ class JsonCommand(OneLineCommand):
         return None
 
     def list_failures(self, document: dict[str, Any]) -> list[str]:
-        """Return what failed, in lines for standard error. If there are any, the exit code is 1."""
+        """Return a line for standard error for each failure. If there is a failure, the exit code is 1."""
         return []
 
     def handle(self, *args: object, **options: object) -> None:

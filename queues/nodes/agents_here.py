@@ -1,6 +1,6 @@
-"""Node agents as threads of another process: of the observer, on one machine.
+"""Node agents as threads of the observer, for a plant on one machine.
 
-`WEIR_OBSERVER_AGENTS` selects it, and `./run` sets it. On several hosts, an agent runs beside its node's server.
+`WEIR_OBSERVER_AGENTS` selects this mode, and `./run` sets it. On several hosts, an agent runs beside its node's server.
 """
 
 import logging
@@ -20,7 +20,7 @@ def get_agent_process(node: str) -> str:
 
 
 def list_node_processes(node: str) -> list[str]:
-    """Return the processes that work only for a node: its agent if it is a process of its own, and its server."""
+    """Return the processes that work only for a node: its server, and its agent if it is a separate process."""
     agent = get_agent_process(node)
     return [node] if agent == OBSERVER else [agent, node]
 
@@ -48,7 +48,7 @@ class AgentThreads:
             thread.join()
 
     def detect_fault(self) -> str | None:
-        """Return why this process has to end so that it is restarted; None if all agents run."""
+        """Return why this process must end, so that its supervisor restarts it; None if all agents run."""
         if self._stop.is_set():
             return None
         ended = [node for node, thread in self._threads.items() if not thread.is_alive()]

@@ -144,8 +144,8 @@ class Client:
     publisher that time once. `when_throttled`: what `publish` does while its queue is throttled. `throttled_seconds`
     is the total time that callers have waited because of throttling.
 
-    in_order: publish one call after the other, each with later event times than the call before, so that applications
-    that declare this producer need not wait for late events. Use a distinct `producer` name in one process only.
+    in_order: publish one call after the other, each with later event times than the previous call. Applications that
+    declare this producer then don't wait for late events. Use each `producer` name in one process only.
     """
 
     def __init__(
@@ -237,7 +237,8 @@ class Client:
     def _publish_in_order(self, queue: str, build: Callable[[int], Iterable[pa.RecordBatch]]) -> PublishResult:
         """Publish a call after all earlier calls are stored. build: returns the batches, given the current time (µs).
 
-        Without the control server, or after a failure, the blocks belong to no order that a reader knows.
+        If the control server is unavailable, readers treat the blocks as unordered. After an error, a new session
+        begins.
         """
         with self._lock:
             order = self._orders.setdefault(queue, ProducerOrder(self._control, self.producer, queue))

@@ -1,9 +1,10 @@
-"""Producers that publish in order: their block IDs say up to which event time they have published.
+"""Producers that publish in order. Their block IDs show up to which event time all of their events are stored.
 
-A *session* is the order of one producer in one queue, in one process. Its block IDs are the session (16 hex digits) and
-a number (16 hex digits): twice the position of the block, plus 1 for the last block of a call. A reader that has every
-block up to the end of a call has every event of this producer up to the newest time of the call, whichever containers
-the blocks are in. A producer has one session per queue at a time. Blocks of an earlier session count as unordered.
+A *session* is an ordered sequence of blocks that one producer publishes to one queue from one process. A block ID
+consists of the session (16 hex digits) and a number (16 hex digits): twice the position of the block, plus 1 for the
+last block of a call. A reader that has all blocks up to the end of a call has all events of this producer up to the
+newest time of the call. The blocks can be in any containers. A producer has one session per queue at a time. Blocks of
+an earlier session count as unordered.
 
 | key | type | holds |
 |---|---|---|
@@ -30,7 +31,7 @@ _BLOCK_ID = re.compile(r"([0-9a-f]{16})([0-9a-f]{16})")
 
 
 class OrderMark(NamedTuple):
-    """The place of a block in a session. is_last: whether it is the last block of its call."""
+    """The position of a block in a session. is_last: whether it is the last block of its call."""
 
     session: str
     position: int
@@ -38,7 +39,7 @@ class OrderMark(NamedTuple):
 
     @classmethod
     def parse(cls, block_id: str) -> "OrderMark | None":
-        """Return the mark that a block ID has if its client publishes in order; None for a foreign block ID."""
+        """Return the mark in a block ID; None if its client doesn't publish in order."""
         match = _BLOCK_ID.fullmatch(block_id)
         if match is None:
             return None
@@ -60,12 +61,12 @@ class ProducerOrder:
         self.restart()
 
     def restart(self) -> None:
-        """Begin a new session: a block of this one was not stored, so its order never becomes complete."""
+        """Begin a new session. If a block was not stored, the order of its session can't become complete."""
         self._session, self._position = secrets.token_hex(_DIGITS // 2), 0
         self._is_registered = False
 
     def register(self) -> None:
-        """Make this session the newest one of the producer, before its first block. Raises `RedisError`."""
+        """Make this session the producer's newest session, before its first block is stored. Raises `RedisError`."""
         if not self._is_registered:
             self._control.hset(self._key, self._producer, self._session)
             self._is_registered = True

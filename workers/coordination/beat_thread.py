@@ -1,7 +1,7 @@
-"""The beat as a thread of the control worker, on one machine: a process less, with its connections and its memory.
+"""The beat as a thread of the control worker. On one machine, this saves a process with its connections and memory.
 
-`WEIR_CONTROL_BEAT` selects it, and `./run` sets it. Without a control worker, nothing would run the tasks that a
-separate beat sends.
+`WEIR_CONTROL_BEAT` selects this mode, and `./run` sets it. The control worker runs the tasks that the beat sends, so a
+separate beat would add no availability.
 """
 
 import logging
@@ -32,13 +32,13 @@ class BeatThread:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop sending tasks, and store when each one was sent last."""
+        """Stop sending tasks, and store when each task was last sent."""
         self._stopping = True
         self._service.stop()
         self._thread.join(STOP_SECONDS)
 
     def detect_fault(self) -> str | None:
-        """Return why this process has to end so that it is restarted; None while the beat runs."""
+        """Return why this process must end, so that its supervisor restarts it; None while the beat runs."""
         return None if self._stopping or self._thread.is_alive() else "no longer runs the beat"
 
     def _run(self) -> None:
@@ -49,7 +49,7 @@ class BeatThread:
 
 
 def build_beat(app: "Celery[Any]", hostname: str) -> BeatThread | None:
-    """Return the beat of a worker: only a control worker has one, if the environment requests it."""
+    """Return the beat of a control worker if the environment requests it; None for all other workers."""
     if not variables.CONTROL_BEAT.is_on() or parse_role(hostname) != ROLE:
         return None
     return BeatThread(app)

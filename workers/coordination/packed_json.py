@@ -51,7 +51,7 @@ DICTIONARY = b"""
 MIN_SHARED_BYTES = 600
 # This packer has loaded the dictionary. Copying it is faster than creating a packer.
 _PACKER = zlib.compressobj(LEVEL, zlib.DEFLATED, WINDOW_BITS, MEMORY_LEVEL, zlib.Z_DEFAULT_STRATEGY, DICTIONARY)
-FLAT = frozenset({int, str, bool, type(None)})  # types of values without a number that may not be finite
+FLAT = frozenset({int, str, bool, type(None)})  # types of values that contain no infinity or NaN
 _AS_JSON = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 
 
@@ -81,7 +81,7 @@ def _encode(document: object) -> bytes:
 
 
 def _is_finite(document: object) -> bool:
-    """Return whether all numbers of a document are finite. Each tick asks this for several documents of each loop."""
+    """Return whether all numbers of a document are finite. Each tick checks several documents of each loop."""
     if isinstance(document, float):
         return math.isfinite(document)
     if isinstance(document, dict):

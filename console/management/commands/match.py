@@ -33,7 +33,7 @@ class Command(JsonCommand):
             help="declaration of an application, whose rules and patterns process the events",
         )
         parser.add_argument("--pattern", metavar="NAME", help="pattern of the application")
-        parser.add_argument("--explain", action="store_true", help="say why events don't match")
+        parser.add_argument("--explain", action="store_true", help="print why events don't match")
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:

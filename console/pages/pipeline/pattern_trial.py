@@ -1,4 +1,4 @@
-"""Trials of patterns on the page of a declaration. Posted: the text in the editor, which isn't saved."""
+"""Trials of patterns on the page of a declaration. They use the posted text of the editor, which isn't saved."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +21,7 @@ def run_trial(request: HttpRequest, name: str) -> HttpResponse:
     """Return the matches of a pattern in posted events, and why the other events don't match.
 
     Posted: text, pattern, events. The result is {"sentence", "notes", "matches", "events"}; for invalid input, it is
-    {"errors", "line"}, and the status is 422. line: of the text.
+    {"errors", "line"}, and the status is 422. line: line number in the text.
     """
     posted = request.POST
     try:

@@ -59,7 +59,7 @@ class DeclarationPage(FormPage):
     of_file: int
     newest: int
     versions: QuerySet[PipelineVersion]  # the newest first
-    patterns: Sequence[str]  # those that can be tried
+    patterns: Sequence[str]  # patterns for a trial
     tried_pattern: str  # the pattern that is selected first
 
 

@@ -1,9 +1,9 @@
-// Trials of a pattern: the matches in pasted events, and why the other events don't match. Texts from outside stay texts.
+// Trials of a pattern: the matches in pasted events, and why the other events don't match. The page shows texts of events as text, never as HTML.
 import { timestamp, utc } from "../values/format.js";
 import { isLogin, logIn } from "./sending.js";
 
 const MAX_FILE_BYTES = 256 * 1024; // as on the server
-const MIN_DATE_SECONDS = 1e8; // smaller times are counted from 0, as in tests
+const MIN_DATE_SECONDS = 1e8; // smaller times are seconds from 0, as in tests
 
 export function start() {
   for (const form of document.querySelectorAll("form[data-trial]")) prepare(form);
@@ -74,7 +74,7 @@ async function answered(form, url) {
   return null;
 }
 
-/** A trial changes nothing, so it needs no key against repetition.
+/** A trial changes nothing, so it needs no idempotency key.
  * @param {string} url @param {FormData} body @returns {Promise<any>} */
 async function request(url, body) {
   try {
@@ -121,7 +121,7 @@ function events(tried) {
   }))];
 }
 
-/** Show a time as a date, or in seconds if it is counted from 0.
+/** Show a time as a date, or in seconds if it starts at 0.
  * @param {number} seconds */
 function moment(seconds) {
   if (seconds < MIN_DATE_SECONDS) return element("span", `${seconds} s`, "n");

@@ -1,4 +1,4 @@
-"""Programs that the supervisor forks: they share what is imported, and neither secrets, threads, nor open files."""
+"""Programs that the supervisor forks: they share the imported modules, but no secrets, threads, or open files."""
 
 import json
 import os
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not forked_programs.can_fork(), reason="This sys
 ROOT = Path(__file__).resolve().parents[3]
 PASSWORD = "a-password-of-the-plant"
 AGENT = "queues.nodes.agent"
-# Prints what a process holds that has imported the programs, and what a fork of it loads.
+# Prints the contents of a process that has imported the programs, and the settings that its fork loads.
 ASK = """
 import gc, json, os, sys, threading
 from console.embedded import forked_programs

@@ -1,4 +1,4 @@
-"""The migrated database and the static files that new plants of an installation start with."""
+"""The migrated database and the static files with which new plants of an installation start."""
 
 import os
 import sqlite3

@@ -193,7 +193,7 @@ def test_what_was_not_measured_has_no_row_and_the_last_run_counts():
         page([{"benches": []}])
 
 
-def test_a_target_beside_a_peer_counts_as_much_as_one_of_its_own():
+def test_the_bar_shows_the_lower_of_the_fixed_target_and_the_target_relative_to_a_peer():
     run = document(2e6)
     (bench,) = (each for each in run["benches"] if each["name"] == "pipeline")
     bench["peers"][SPARK[1]] = 8e6

@@ -194,8 +194,8 @@ patterns:
 """
 
 
-def test_match_fails_in_a_test_with_the_difference_and_its_reasons(tmp_path):
-    """Also for a pattern of an application, whose events are as they are published."""
+def test_match_prints_differences_and_reasons_and_returns_exit_code_1(tmp_path):
+    """Also for a pattern of an application, whose events have the published form."""
     (tmp_path / "cards.yaml").write_text(CARDS)
     rows = [("p1", 0, 93), ("p2", 10, 80), ("p3", 20, 930.5)]
     events = [{"id": id, "time": at, "type": "payment", "source": "anna", "amount": n} for id, at, n in rows]
@@ -222,7 +222,7 @@ def test_match_fails_in_a_test_with_the_difference_and_its_reasons(tmp_path):
         (("--application", "none.yaml", "--pattern", "jump"), "application: none.yaml can't be read"),
     ],
 )
-def test_match_names_what_it_lacks(monkeypatch, arguments, field):
+def test_match_names_the_missing_option_or_file(monkeypatch, arguments, field):
     assert refusal(monkeypatch, "match", '{"events": []}', *arguments).startswith(field)
 
 

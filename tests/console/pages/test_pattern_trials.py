@@ -1,4 +1,4 @@
-"""Trials on the page of a declaration: what matched and why not, the newest events, limits, and who may ask."""
+"""Trials on the page of a declaration: matches, reasons, the newest events, limits, and permissions."""
 
 import json
 
@@ -40,7 +40,7 @@ def attempt(client, rows=ROWS, pattern="load-rises", text=BUSY):
     return client.post(reverse("pattern-trial", args=["performance"]), posted)
 
 
-def test_a_trial_says_what_matched_and_why_the_rest_did_not_and_changes_nothing(browsers, at_work):
+def test_a_trial_shows_matches_and_reasons_and_changes_nothing(browsers, at_work):
     answer = attempt(browsers["operator"])
     found = answer.json()
     assert answer.status_code == 200 and found["sentence"] == "1 match. 2 of 4 events matched."
@@ -83,7 +83,7 @@ def test_an_error_of_the_declaration_names_its_line(browsers, at_work):
     assert answer.json()["line"] == 10
 
 
-def test_a_viewer_may_not_try_and_sees_no_form(browsers, at_work):
+def test_a_viewer_cannot_run_a_trial_and_sees_no_form(browsers, at_work):
     assert attempt(browsers["viewer"]).status_code == 403
     address = reverse("pattern-trial-events", args=["performance"])
     assert browsers["viewer"].post(address, {"text": BUSY}).status_code == 403
@@ -94,7 +94,7 @@ def test_a_viewer_may_not_try_and_sees_no_form(browsers, at_work):
 
 
 def test_a_search_that_takes_too_long_is_stopped_and_recorded(people, at_work):
-    """The clock stands at the end of the limit from the second look on."""
+    """From its second call on, the clock returns the end of the limit."""
     actor, times = actor_of_name(people, "operator"), iter([0.0, *[1e9] * 1_000])
     rows = [{"id": f"e{at}", "time": at / 1000, "type": "cpu", "source": "a", "value": 90} for at in range(300)]
     with pytest.raises(pattern_trials.Forbidden, match="take more than 2 s to match"):
@@ -130,7 +130,7 @@ def test_the_newest_waiting_events_are_loaded_as_lines_and_that_is_recorded(brow
     assert attempt(browsers["operator"], found["events"]).json()["sentence"] == "No matches. 0 of 2 events matched."
 
 
-def test_events_of_queues_that_somebody_may_not_see_are_not_loaded(browsers, people, waiting):
+def test_events_of_queues_that_a_user_may_not_see_are_not_loaded(browsers, people, waiting):
     QueueLimit.objects.create(user=people["operator"], queues=["alert"])
     assert newest(browsers["operator"]).status_code == 403
 

@@ -1,4 +1,4 @@
-"""A client that publishes in order: its block IDs and times say how far it has come."""
+"""A client that publishes in order: its block IDs and times show its progress."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -10,7 +10,7 @@ from workers.coordination.beat_thread import BeatThread, build_beat
 
 
 class Schedule:
-    """Stands in for the schedule: counts its steps, and fails if it is told to."""
+    """A fake schedule that counts its steps, and fails on request."""
 
     max_interval, fails, is_stored, steps = 1.0, False, False, 0
 
@@ -39,7 +39,7 @@ def beat():
     ("value", "host", "has_beat"),
     [("1", "control@a", True), ("1", "jobs@a", False), ("1", "spark@a", False), ("0", "control@a", False)],
 )
-def test_only_a_control_worker_that_is_asked_for_it_runs_the_beat(value, host, has_beat, monkeypatch):
+def test_only_a_control_worker_runs_the_beat_and_only_on_request(value, host, has_beat, monkeypatch):
     monkeypatch.setitem(variables.PROCESS, variables.CONTROL_BEAT.name, value)
     assert (build_beat(app, host) is not None) is has_beat
 

@@ -194,13 +194,13 @@ def assert_each_found_once(nodes, control, expected: set[tuple]) -> None:
     def are_published() -> bool:
         return len(alerts(nodes)) >= len(expected) and not control.hlen("weir:pipeline:outbox:exact")
 
-    with suppress(AssertionError):  # what is missing says more
+    with suppress(AssertionError):  # the missing matches are more useful in the message
         until(are_published, START_SECONDS, every_seconds=0.2)
     found = alerts(nodes)
     missing = expected - set(found.values())
     assert not missing, f"{len(missing)} of {len(expected)} are missing, such as {sorted(missing)[:5]}"
     assert set(found.values()) == expected
-    assert len(found) == len(expected), "a match was told twice"
+    assert len(found) == len(expected), "a match was emitted twice"
 
 
 def removed(nodes) -> int:

@@ -50,7 +50,7 @@ def running(tmp_path, control_server, control, plant_topology, request) -> Itera
 
 
 class Publisher:
-    """Publishes chunks steadily; sends each block until it is stored."""
+    """Publishes chunks at a steady rate, and repeats each block until it is stored."""
 
     def __init__(self, url: str, chunks: list[list[dict]]) -> None:
         self._url, self._chunks, self._ended = url, chunks, threading.Event()
@@ -131,7 +131,7 @@ class Killer:
         until(progressed, START_SECONDS, every_seconds=0.1)
 
     def _kill_python(self) -> bool:
-        """A worker, or the process that workers are forked from."""
+        """Kill a worker, or the process that forks workers."""
         return self._kill_below("worker_daemon")
 
     def _kill_jvm(self) -> bool:

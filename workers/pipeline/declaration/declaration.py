@@ -9,7 +9,7 @@ YAML; see `applications/`.
 | replicas | number of intra-event replicas (1) |
 | latency_seconds | target time from an event to its complex events; determines how long the pipeline gathers events |
 | lateness_seconds | how late an event may arrive (5, or 0.4 times latency_seconds) |
-| ordered_producers | {queue: [all producers]}, if they all publish in order: no wait for late events |
+| ordered_producers | {queue: [all producers]}, if all of them publish in order: no wait for late events |
 | attributes | {name: text, number or boolean, or {type, required}}: attributes that become columns |
 | criteria | {name: number}: values that rules refer to as `:name`; can be changed at run time |
 | monitor | list of {criterion, column, quantile, window_seconds (300), type}: criteria that follow a quantile

@@ -1,8 +1,8 @@
 """A trial of a declared pattern with a few events: what matches, and why the other events don't.
 
-The events take the way that they take in the pipeline: attributes become columns, the rules apply, earlier patterns
-emit complex events, and the matcher searches. A trial reads and changes nothing else. Nothing is shed, no event is
-late, and criteria have their declared values.
+The trial processes the events as the pipeline does: attributes become columns, the rules apply, earlier patterns emit
+complex events, and the matcher searches. A trial reads and changes nothing else. It sheds no events, no event is late,
+and criteria have their declared values.
 """
 
 import io
@@ -70,7 +70,7 @@ def try_pattern(
 ) -> PatternTrial:
     """Search events for a pattern of an application. Raises `BadInput` that names the field.
 
-    events: with the schema of blocks. check_step: called at each step; it raises an error if there are too many.
+    events: with the schema of blocks. check_step: called at each step; it raises an error after too many.
     """
     operator = next(
         (each for each in application.graph.operators if name in {pattern.name for pattern in each.patterns}), None
@@ -111,13 +111,13 @@ def read_events(text: str, now_us: int) -> pa.RecordBatch:
 
 
 def _name_events(events: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the events with an ID each; an event without an ID is named after its place."""
+    """Return the events with IDs. The ID of an event without one contains its place, such as `event-1`."""
     places = pa.array([f"event-{place}" for place in range(1, events.num_rows + 1)], pa.string())
     return events.set_column(0, SCHEMA.field(0), pc.coalesce(events.column("id"), places))
 
 
 class _Trial:
-    """One trial: the events, and those that don't reach the pattern, with the reason."""
+    """One trial: its events, and the reasons why some of them don't reach the pattern."""
 
     def __init__(self, application: Application, events: pa.RecordBatch, check_step: Callable[[], None]) -> None:
         self._application, self._graph, self._check_step = application, application.graph, check_step
@@ -160,7 +160,7 @@ class _Trial:
             return rows
         for place, fault in enumerate(faults.to_pylist()):
             if fault is not None:
-                self._excluded[place] = f"It goes to the dead letters: {fault}."
+                self._excluded[place] = f"It becomes a dead letter: {fault}."
         return rows.filter(pc.is_null(faults))
 
     def _apply_rules(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -174,16 +174,16 @@ class _Trial:
         before = EventColumns({name: rows.column(name) for name in rows.schema.names}, rows.num_rows)
         for rule, after in rules.iterate_steps(before):
             gone = set(before.columns[_PLACE].to_pylist()) - set(after.columns[_PLACE].to_pylist())
-            self._excluded |= dict.fromkeys(gone, f"Rule {rule} drops it.")
+            self._excluded |= dict.fromkeys(gone, f'Rule "{rule}" drops it.')
             before = after
         return pa.RecordBatch.from_arrays([before.columns[name] for name in names], names=list(names))
 
     def _add_missing(self, rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-        """Return the rows with these columns. Columns that rules would compute are missing values."""
+        """Return the rows with these columns. Columns that rules would compute have no values."""
         own = set(rows.schema.names)
         missing = [name for name in names if name not in own]
         if missing:
-            self._notes.append(f"These columns are missing values: {', '.join(missing)}.")
+            self._notes.append(f"These columns have no values: {', '.join(missing)}.")
         columns = [rows.column(name) if name in own else pa.nulls(rows.num_rows) for name in names]
         return pa.RecordBatch.from_arrays(columns, names=list(names))
 
@@ -236,7 +236,7 @@ class _Trial:
         return matches, explainer.explain(matches.get_event_ids())
 
     def _explain_left_out(self, operator: Operator, rows: pa.RecordBatch) -> None:
-        """Add the reasons of events that pass the rules, and that the operator doesn't search."""
+        """Add the reasons of events that pass the rules but that the operator doesn't search."""
         passed = set(self._rows.column(_PLACE).to_pylist())
         searched = set(rows.column(_PLACE).to_pylist())
         keys = dict(
@@ -245,7 +245,7 @@ class _Trial:
         for place in passed - searched:
             is_keyless = keys[place] is None
             reason = f"It has no {operator.key}, which is the key of the pattern."
-            copy = "It is a copy: the pipeline counts events with the same ID and time once."
+            copy = "It is a duplicate: the pipeline counts events with the same ID and time once."
             self._excluded[place] = reason if is_keyless else copy
 
     def _list_events(self, rows: pa.RecordBatch, explained: list[ExplainedEvent]) -> tuple[TriedEvent, ...]:
@@ -262,7 +262,7 @@ class _Trial:
 
 
 def _set_unique_ids(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows with unique IDs: equal IDs get a number."""
+    """Return the rows with unique IDs. A repeated ID gets a number."""
     ids = rows.column("id").to_pylist()
     seen: Counter[str] = Counter()
     names = []

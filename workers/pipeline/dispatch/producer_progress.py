@@ -1,11 +1,11 @@
-"""Event time that is settled by the order of producers, without a wait for late events. Pure arithmetic.
+"""The event time up to which all producers have published, without a wait for late events. Pure arithmetic.
 
 A producer that publishes in order (`queues.publishing.producer_order`) has no event before the newest time of a call
 once all blocks up to the end of this call are dispatched. If an application declares all producers of its queues, and
-each of them publishes in order, event time is settled up to the slowest of them. Otherwise, event time waits for the
-lateness, as it also does in these cases:
+each of them publishes in order, the progress of the slowest producer is *settled*: no earlier event can follow.
+Otherwise, event time waits for the lateness. It also waits in these cases:
 
-- A block is missing: it is on its way, or its container can't be read.
+- A block is missing: it is in transfer, or its container can't be read.
 - A producer is silent for longer than the lateness.
 - A block belongs to no declared producer. For UNORDERED_SECONDS, the order of producers is then ignored.
 """
@@ -99,7 +99,7 @@ class ProducerProgress(StoredDocument, frozen=True):
             if mark is None or mark.session not in names:
                 unordered_until_us = now_us + round(UNORDERED_SECONDS * 1_000_000)
                 continue
-            # An event ahead of the clock counts as now, as everywhere.
+            # An event time in the future counts as now, as in the cursor.
             block = OrderedBlock(mark.position, min(now_us, newest_us), mark.is_last)
             by_name.setdefault(names[mark.session], []).append(block)
         added = {name: self.sessions[name].add(own, lateness_us) for name, own in by_name.items()}

@@ -1,4 +1,4 @@
-"""What the matchers of sequences with policy `once` share: their open attempts are in columns."""
+"""Shared code of the matchers of sequences with the policy `once`, whose open attempts are in columns."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class BatchKeys:
     """The keys of the rows of a batch.
 
     texts, groups: distinct keys, and their key groups. numbers: their numbers among the keys of open attempts, or -1.
-    codes: the place of each row's key among them.
+    codes: for each row, the place of its key in `texts`.
     """
 
     texts: pa.Array
@@ -47,7 +47,7 @@ class AttemptMatcher:
         return self.attempts.has_open(keys)
 
     def advance(self, now_us: int) -> retained.Matches:
-        """End what no event from `now_us` on can complete."""
+        """End the attempts that no event from `now_us` on can complete."""
         self.attempts.advance(now_us)
         return retained.build_empty()
 
@@ -56,7 +56,7 @@ class AttemptMatcher:
         return retained.build_empty()
 
     def compute_timers(self) -> dict[int, int]:
-        """Return, per key group, the time (µs) from which on `advance` ends something."""
+        """Return, per key group, the earliest time (µs) at which `advance` ends an attempt."""
         return self.attempts.compute_timers()
 
     def save(self, states: retained.GroupStates) -> None:
@@ -66,7 +66,7 @@ class AttemptMatcher:
         self.attempts.load(states)
 
     def add_keys(self, batch_keys: BatchKeys, codes: np.ndarray) -> np.ndarray:
-        """Return the number of the key of each attempt, after adding the keys that are missing. codes: of the keys."""
+        """Add the missing keys, and return the number of each attempt's key. codes: the code of each attempt's key."""
         numbers = batch_keys.numbers
         is_missing = np.zeros(len(numbers), bool)
         is_missing[codes[numbers[codes] < 0]] = True
@@ -83,7 +83,7 @@ class AttemptMatcher:
         """Return the events of attempts, followed by the rows of a batch, and the place of each event among them.
 
         attempts: numbers, or -1 for attempts that began in the batch. places: int64[attempts, steps], the rows of the
-        batch that they took, or -1. The result also has -1 for steps to come.
+        batch that they took, or -1. The result also has -1 for steps without an event.
         """
         before = np.flatnonzero(attempts >= 0)
         own = self.attempts.get_events(attempts[before])

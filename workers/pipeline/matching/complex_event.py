@@ -46,9 +46,9 @@ def build_complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.Rec
 def convert_to_route_rows(
     emitted: pa.RecordBatch, operator: Operator, measures: Collection[str] = ()
 ) -> pa.RecordBatch:
-    """Return the complex events whose type the operator reads as rows of a route, with the operator's key.
+    """Return the complex events that an operator reads, as rows of a route with the operator's key.
 
-    measures: measures of all complex events. The measures that the operator reads become columns.
+    measures: names of the measures of all complex events. The measures that the operator reads become columns.
     """
     names = ("id", "type", "source", "key", "value")
     read = set().union(*map(list_named_types, operator.patterns))

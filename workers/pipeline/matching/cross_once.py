@@ -56,8 +56,8 @@ class Attempts:
 class Batch:
     """The events of open attempts followed by the new events, with the key, the time, and the mask of each event.
 
-    events: the columns that conditions read. known: number of events of open attempts. numbers: of the attempts, one
-    for each of these events. first_rows: of the attempts.
+    events: the columns that conditions read. known: number of events of open attempts. numbers: for each of these
+    events, the number of its attempt. first_rows: for each attempt, the row of its first event.
     """
 
     events: pa.RecordBatch
@@ -142,7 +142,7 @@ class CrossOnceMatcher(AttemptMatcher):
         return plan.names
 
     def _search_threshold(self, batch: Batch, attempts: "Attempts") -> tuple[np.ndarray, "Attempts"] | None:
-        """Return the result of `_process` if the only condition is a threshold."""
+        """Return the result of `_process` if the only condition is a threshold, and None otherwise."""
         if self._threshold is None:
             return None
         known, masks = batch.known, batch.masks[batch.known :]

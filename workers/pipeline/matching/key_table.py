@@ -1,8 +1,7 @@
 """The keys of open attempts as numbers, in arrays.
 
-An event must find the attempts of its key in a time that does not depend on how many keys there are. A dictionary of
-Python would take more than 100 bytes for each key, so keys are in a hash table made of arrays, which is searched for
-all keys of a batch at once.
+The time to find the attempts of a key must not depend on the number of keys. A Python dictionary would take more than
+100 bytes for each key. This hash table therefore consists of arrays, and finds all keys of a batch at once.
 """
 
 import numpy as np
@@ -14,7 +13,7 @@ from workers.pipeline.matching.row_pool import GrowingArray, RowPool
 
 MIN_PLACES = 64
 MAX_LOAD = 0.6  # share of the places of a hash table that are in use
-_ROUNDS = 8  # different hashes of a key; each is only computed if the one before belongs to two keys
+_ROUNDS = 8  # hash functions; the next one is used only if two keys have the same hash
 
 
 class KeyTable:
@@ -38,7 +37,7 @@ class KeyTable:
         return self._find(keys)[0]
 
     def add(self, keys: pa.Array, groups: np.ndarray) -> np.ndarray:
-        """Return the number of each key (text, distinct), after adding the missing ones with their key groups."""
+        """Add the missing keys (text, distinct) with their key groups, and return the number of each key."""
         numbers, hashes = self._find(keys)
         missing = np.flatnonzero(numbers < 0)
         if len(missing):
@@ -57,13 +56,13 @@ class KeyTable:
         return self._texts.take(numbers).column("key") if len(numbers) else pa.array([], pa.string())
 
     def select(self, kept: np.ndarray) -> None:
-        """Keep the keys with these numbers, ascending. Their new numbers are their places among those kept."""
+        """Keep only the keys with these numbers, ascending. The new number of a key is its place in `kept`."""
         texts, groups = self.take_texts(kept), self.groups.values[kept]
         self.__init__()  # type: ignore[misc]
         self.add(texts, groups)
 
     def _find(self, keys: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-        """Return the number of each key, or -1, and the hash under which it is, or belongs."""
+        """Return the number of each key, or -1, and the hash for its place in the table."""
         numbers, hashes = np.full(len(keys), -1, np.int64), np.zeros(len(keys), np.uint64)
         searched = np.arange(len(keys))
         for seed in range(_ROUNDS):
@@ -100,7 +99,7 @@ class KeyTable:
         place = hashes & last
         while len(numbers):
             free = self._places[place] < 0
-            self._places[place[free]] = numbers[free]  # of several keys for one place, one gets it
+            self._places[place[free]] = numbers[free]  # if several keys have the same place, one of them gets it
             waits = self._places[place] != numbers
             numbers, place = numbers[waits], (place[waits] + np.uint64(1)) & last
 

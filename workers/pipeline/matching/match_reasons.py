@@ -1,4 +1,4 @@
-"""Why events are in a match or in none, in sentences for people. Pure.
+"""Sentences that explain why an event is in a match or in no match. Pure.
 
 The matches come from the matcher, and the reasons from the attempts that the interpreter makes (`match_trace`). The
 reasons name the step that failed, with values, such as `p2 doesn't fit B: B.value 80 > 10 × A.value 93 (80 > 930) is
@@ -58,7 +58,8 @@ def create_explainer(
 ) -> "MatchExplainer":
     """Search the events, and return an explainer of the search.
 
-    check_step: called at each step of the search and of the explanation; it raises an error if there are too many.
+    check_step: called at each step of the search and of the explanation; it raises an error after
+    too many steps.
     """
     is_pool = pattern.needed is not None and pattern.bindings is None and pattern.is_relaxed
     if is_pool and pattern.consume == "once":
@@ -222,7 +223,7 @@ class _AttemptExplainer(MatchExplainer):
         yield from self._explain_failure(attempt)
 
     def _explain_near_misses(self, taking: TracedAttempt, place: int) -> Iterator[str]:
-        """Explain why earlier attempts, whose next symbol an event alone satisfies, don't take the event."""
+        """Explain why earlier attempts don't take an event, although it alone satisfies their next symbol."""
         for attempt in self._list_open(place):
             refusal = self._refuse(attempt, place, attempt.find_branches(place))
             if attempt is not taking and refusal.rank == 0:
@@ -278,7 +279,7 @@ class _AttemptExplainer(MatchExplainer):
         return own[late : late + MAX_EXAMINED]
 
     def _refuse(self, attempt: TracedAttempt, place: int, branches: list[Branch]) -> _Refusal:
-        """Return why an attempt with these open branches doesn't take an event. rank -1: it could."""
+        """Return why an attempt with these open branches doesn't take an event. rank -1: it could take the event."""
         self._rules.check_step()
         awaited, id = self._get_awaited(branches), self._events.ids[place]
         fitting = self._pattern.list_symbols(self._events.masks[place] & awaited)
@@ -298,12 +299,12 @@ class _AttemptExplainer(MatchExplainer):
         return _Refusal(-1, place, f"{id} fits {_join(satisfied, 'and')}")
 
     def _list_satisfied(self, place: int, branches: list[Branch]) -> list[str]:
-        """Return the symbols that the branches wait for and that an event satisfies, whatever its key and time."""
+        """Return the symbols that the branches wait for and that an event satisfies, regardless of its key and time."""
         fitting = self._pattern.list_symbols(self._events.masks[place] & self._get_awaited(branches))
         return [symbol for symbol in fitting if not self._refute_bound(symbol, place, branches)]
 
     def _refute_bound(self, symbol: str, place: int, branches: list[Branch]) -> str:
-        """Return why the condition between events isn't met for any branch; an empty text if it is."""
+        """Return why the condition between events isn't met for any branch; an empty text if it is met."""
         plan, bit = self._pattern.bindings, self._pattern.bits[symbol]
         if plan is None or symbol not in plan.conditions:
             return ""

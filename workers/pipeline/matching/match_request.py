@@ -111,7 +111,7 @@ def compare_matches(
 ) -> dict[str, Any]:
     """Return the `missing` and `unexpected` matches, and why the events of missing matches are in no match.
 
-    The order of matches doesn't count: matches of different keys can complete at the same time.
+    The comparison ignores the order, because matches of different keys can complete at the same time.
     """
     wanted, there = Counter(map(tuple, expected)), Counter(map(tuple, found))
     missing = [list(ids) for ids in (wanted - there).elements()]

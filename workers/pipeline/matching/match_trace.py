@@ -1,8 +1,8 @@
-"""The attempts to match that the interpreter makes, recorded so that people can see why events don't match. Pure.
+"""A record of the interpreter's attempts, which explains why events don't match. Pure.
 
 The interpreter finds the same matches as the other matchers (`matcher`), except for an AND of single events with the
-policy once, which has no attempts. The recorder is a subclass of the interpreter's rules, so that a search without a
-recorder costs nothing more.
+policy once, which has no attempts. The recorder is a subclass of the interpreter's rules, so a search without a
+recorder takes no additional time.
 """
 
 from bisect import bisect_left
@@ -35,11 +35,11 @@ class TakenEvent(NamedTuple):
 
 @dataclass(frozen=True)
 class SearchedEvents:
-    """Events in event-time order, as they are searched and shown.
+    """Events in event-time order, for a search and for the display of its result.
 
-    ids: unique names for people. times: of the search, in any unit. seconds: the times for people. masks: bits of the
-    symbols whose conditions on a single event they satisfy. values: by column or `prev(column)`. window_seconds: the
-    window for people; None: there is none.
+    ids: unique IDs to display. times: times for the search, in any unit. seconds: times to display. masks: for each
+    event, bits of the symbols whose conditions on a single event it satisfies. values: by column or `prev(column)`.
+    window_seconds: the window to display; None: no window.
     """
 
     ids: Sequence[str]
@@ -59,7 +59,7 @@ class SearchedEvents:
         seconds: Sequence[float],
         window_seconds: float | None,
     ) -> "SearchedEvents":
-        """Build from the input of a matcher (`Matcher.take`), and from what people see of it."""
+        """Build from the input of a matcher (`Matcher.take`), and from the times and the window to display."""
         ids, times, keys = (rows.column(name).to_pylist() for name in ("id", "time", "match_key"))
         values = {name: list_values(column) for name, column in columns.items()}
         return cls(ids, times, seconds, keys, masks.tolist(), values, window_seconds)
@@ -77,7 +77,7 @@ class TracedAttempt(Attempt):
     """An attempt that records its branches after each event that changes them.
 
     changes: the place of an event, and the open branches after it. stopped_at: the event that ended the last branch.
-    match: the events that it has taken, if it is a match.
+    match: its events if it is a match, otherwise empty.
     """
 
     key: str = ""
@@ -133,7 +133,7 @@ def _list_taken(branch: Branch) -> tuple[TakenEvent, ...]:
 
 @dataclass
 class TracedRules(AutomatonRules):
-    """The rules of a recorded search. check_step: called at each step; it raises an error if there are too many.
+    """The rules of a recorded search. check_step: called at each step; it raises an error after too many.
 
     An event of the search is (time, place), and the values that conditions read. An attempt takes `TakenEvent`s.
     """

@@ -264,7 +264,7 @@ class Matcher:
 
     @property
     def open_attempts(self) -> AttemptTable | None:
-        """Return the open attempts if they have indexes, which take long to build when the matcher is resumed."""
+        """Return the open attempts if they have indexes, which take long to build when a matcher resumes; or None."""
         return self._raw_matcher.attempts if isinstance(self._raw_matcher, AttemptMatcher) else None
 
     @property

@@ -1,16 +1,16 @@
 """A list of numbers for each key, in one array.
 
-Each list has its own range of the array, with room for more. A list that is full moves to the end with twice the room.
-All operations are on many lists at once, and take a time in proportion to the numbers that they add or read.
+Each list has its own range of the array, with room for more numbers. A full list moves to the end of the array and gets
+more room. All operations process many lists at once. Their time is proportional to the numbers that they add or read.
 """
 
 import numpy as np
 
 from workers.pipeline.matching.row_pool import GrowingArray
 
-MAX_UNUSED = 3  # times the numbers of all lists
-MIN_UNUSED = 4_096  # places of the array that are never worth moving the lists
-ALL = 2**31 - 1  # more than a list can have
+MAX_UNUSED = 3  # unused places, as a multiple of the numbers in all lists
+MIN_UNUSED = 4_096  # with fewer unused places, lists never move to close gaps
+ALL = 2**31 - 1  # no list has more numbers
 
 
 def expand_ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -28,7 +28,7 @@ def count_runs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class NumberLists:
-    """The lists of the keys 0, 1, …; a list begins empty."""
+    """The lists of the keys 0, 1, …. Each list is empty at first."""
 
     def __init__(self) -> None:
         self._starts, self._lengths, self._room = (GrowingArray(np.int32) for _ in range(3))
@@ -53,7 +53,7 @@ class NumberLists:
     def read(self, keys: np.ndarray, most: np.ndarray | int = ALL) -> tuple[np.ndarray, np.ndarray]:
         """Return the first numbers of the lists, list by list, and the place of the key of each number.
 
-        keys: distinct. most: how many numbers of each list.
+        keys: distinct. most: maximum count of numbers from each list.
         """
         counts = np.minimum(self._lengths.values[keys].astype(np.int64), most)
         numbers = self._numbers.values[expand_ranges(self._starts.values[keys], counts)]
@@ -68,7 +68,7 @@ class NumberLists:
         self._total -= len(keys)
 
     def append(self, keys: np.ndarray, numbers: np.ndarray) -> None:
-        """Append numbers to the lists of their keys. keys: equal ones follow each other."""
+        """Append numbers to the lists of their keys. keys: equal keys must be adjacent."""
         distinct, counts = count_runs(keys)
         before = self._lengths.values[distinct].astype(np.int64)
         self._make_room(distinct, before + counts)

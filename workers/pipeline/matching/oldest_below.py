@@ -1,8 +1,9 @@
-"""For each of many lists of numbers, the first number below a bound, in arrays.
+"""Find the first number below a bound in each of many lists of numbers.
 
-A list is the bottom level of a tree. A node of the level above has the minimum of FANOUT numbers, and so on up to one
-node. To find the first number below a bound, the search descends into the first node whose minimum is below the bound.
-Searches in different lists are done together. A search among n numbers takes log(n) steps, instead of n comparisons.
+Each list is the bottom level of a tree, which is stored in arrays. A node of the level above has the minimum of FANOUT
+numbers, and so on up to a single node. To find the first number below a bound, a search descends into the first node
+whose minimum is below the bound. Searches in different lists run together. A search among n numbers takes log(n) steps,
+instead of n comparisons.
 """
 
 import math
@@ -13,7 +14,7 @@ FANOUT = 8
 
 
 class OldestBelow:
-    """The lists 0, 1, …, with numbers at places that are empty at first.
+    """The lists 0, 1, …. Each list has places for numbers, which are empty at first.
 
     lengths: number of places of each list. includes_equal: whether numbers equal to the bound are also found.
     """
@@ -82,7 +83,7 @@ class OldestBelow:
 
 
 class OldestBelowInList:
-    """The same for one list, number by number: faster than arrays for a few lists. Infinity is never found."""
+    """The same search in a single list. It is faster than arrays if there are few lists. Infinity is never found."""
 
     def __init__(self, values: list[float]) -> None:
         self._size = 1 << max(0, len(values) - 1).bit_length()

@@ -1,11 +1,11 @@
 """The open attempts of a matcher, in columns.
 
-A batch touches only the attempts that it reads, ends, or continues, and those whose windows have ended: the time of an
-event does not depend on how many attempts are open. An attempt has a number, in the order of the first events. Each
-key has lists of the numbers of its open attempts, the oldest first: a list for each number of events taken, or one
-list. Ended attempts leave gaps. If there are too many gaps, the attempts get new numbers.
+A batch accesses only the attempts that it reads, ends, or continues, and the attempts whose windows have ended. The
+time per event therefore does not depend on the number of open attempts. Attempts are numbered in the order of their
+first events. Each key has a list of the numbers of its open attempts, or a list for each number of events taken. In a
+list, the oldest attempt is first. Ended attempts leave gaps. If there are too many gaps, the attempts get new numbers.
 
-Arrays instead of objects: an attempt takes about 100 bytes, which depends on the length of its event's id.
+Arrays take less memory than objects: about 100 bytes for an attempt, depending on the length of its event's ID.
 """
 
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ from workers.pipeline.matching.number_lists import ALL, NumberLists, count_runs,
 from workers.pipeline.matching.retained import KEYED, GroupStates, compute_stable_order
 from workers.pipeline.matching.row_pool import GrowingArray, RowPool
 
-MIN_GAPS = 2**17  # attempts; fewer gaps are never worth new numbers
-GAP_SHARE = 0.5  # of the open attempts
+MIN_GAPS = 2**17  # with fewer gaps, attempts never get new numbers
+GAP_SHARE = 0.5  # maximum share of gaps, relative to the open attempts
 _BLOCK = 1_024  # attempts that are searched together
 ATTEMPT = (pa.field("attempt", pa.int64()), pa.field("step", pa.int8()), pa.field("first", pa.int64()))
 _TYPES = pa.dictionary(pa.int32(), pa.string())
@@ -28,11 +28,12 @@ _TYPES = pa.dictionary(pa.int32(), pa.string())
 
 @dataclass(frozen=True)
 class Changes:
-    """What a batch does to attempts.
+    """The changes of attempts by a batch.
 
-    ended: numbers of attempts that are complete or forbidden. number: of each attempt that took events and stays open;
-    -1: a new attempt. The attempts of a key follow each other, the oldest first. key: number of its key. first: time of
-    its first event. rows: int64[attempts, steps], the rows of the batch that it took, -1 for other steps.
+    ended: numbers of the attempts that are complete or forbidden. The other arrays describe the attempts that took
+    events and stay open, grouped by key, the oldest first. number: number of the attempt, or -1 for a new attempt. key:
+    number of its key. first: time of its first event. rows: int64[attempts, steps], the rows of the batch that it took,
+    or -1 for other steps.
     """
 
     ended: np.ndarray
@@ -82,7 +83,7 @@ class AttemptTable:
         return is_open
 
     def count_expired(self, keys: np.ndarray, now_us: int) -> np.ndarray:
-        """Return how many attempts of each key (number, distinct) are over at this time."""
+        """Return how many attempts of each key (number, distinct) have expired at this time."""
         expired = np.sort(self._key.values[self._find_expired(now_us)])
         distinct, counts = count_runs(expired)
         if not len(distinct):
@@ -94,7 +95,7 @@ class AttemptTable:
     def read(self, keys: np.ndarray, most: np.ndarray | int = ALL) -> tuple[np.ndarray, np.ndarray]:
         """Return the oldest attempts of each key (number, distinct), and the place of the key of each attempt.
 
-        most: how many of each list. Attempts of a list are in their order.
+        most: maximum count from each list. The attempts of a list keep their order.
         """
         parts = [lists.read(keys, most) for lists in self._lists]
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
@@ -115,7 +116,7 @@ class AttemptTable:
         return counts
 
     def get_events(self, attempts: np.ndarray) -> np.ndarray:
-        """Return the places of the events of attempts, int64[attempts, steps]; -1 for steps to come."""
+        """Return the places of the events of attempts, int64[attempts, steps]; -1 for steps without an event."""
         places = np.full((len(attempts), self._steps), -1, np.int64)
         at, taken = self._last.values[attempts].astype(np.int64), self._taken.values[attempts]
         for step in range(int(taken.max(initial=0)) - 1, -1, -1):
@@ -149,7 +150,7 @@ class AttemptTable:
     def change(self, rows: pa.RecordBatch, changes: Changes) -> None:
         """End attempts, open attempts, and continue others with their next events.
 
-        Call `expire` first: an attempt that is over leaves its list before a later one.
+        Call `expire` first, because an expired attempt must leave its list before a later attempt does.
         """
         self._end(changes.ended[self._taken.values[changes.ended] > 0])
         number = changes.number.copy()
@@ -211,7 +212,7 @@ class AttemptTable:
             self._keep(rows, events)
 
     def _keep(self, rows: pa.RecordBatch, places: np.ndarray) -> None:
-        """Append events without their keys. Types are kept once, and so are sources that are the keys."""
+        """Append events without their keys. Each type is stored once. Sources that equal the keys are not stored."""
         names = [name for name in rows.schema.names if name not in ("match_key", "group")]
         if self._omits_source and rows.column("source").equals(rows.column("match_key")):
             names.remove("source")
@@ -226,7 +227,7 @@ class AttemptTable:
         self._omits_source = False
         if not len(self._events):
             return
-        keys = np.zeros(len(self._events), np.int64)  # of the events of ended attempts, any
+        keys = np.zeros(len(self._events), np.int64)  # events of ended attempts can have any key
         kept = np.flatnonzero(self._taken.values)
         events = self.get_events(kept)
         attempts, steps = np.nonzero((events >= 0) & (events < len(self._events)))
@@ -236,7 +237,7 @@ class AttemptTable:
         self._events.append(rows.append_column("source", self.keys.take_texts(keys)))
 
     def _split_by_list(self, attempts: np.ndarray) -> Iterator[tuple[NumberLists, np.ndarray]]:
-        """Return the attempts of each kind of list."""
+        """Yield each group of lists with its attempts."""
         if not self._by_step:
             yield self._lists[0], attempts
             return
@@ -250,12 +251,12 @@ class AttemptTable:
             lists.drop_first(self._key.values[own])
 
     def _join_lists(self, attempts: np.ndarray) -> None:
-        """Append attempts to their lists. They are younger than those in the lists."""
+        """Append attempts to their lists. They are newer than the attempts in the lists."""
         for lists, own in self._split_by_list(attempts):
             lists.append(self._key.values[own], own)
 
     def _find_expired(self, now_us: int) -> np.ndarray:
-        """Return the attempts that are over at this time."""
+        """Return the attempts that have expired at this time."""
         end = self._oldest + int(np.searchsorted(self._first.values[self._oldest :], now_us - self._within_us))
         return self._oldest + np.flatnonzero(self._taken.values[self._oldest : end])
 
@@ -278,7 +279,7 @@ class AttemptTable:
             self._close_gaps()
 
     def _close_gaps(self) -> None:
-        """Give the open attempts new numbers and their events new places, and forget what is not needed."""
+        """Give the open attempts new numbers and their events new places, and remove everything else."""
         if not len(self):
             self.clear()
             return
@@ -315,7 +316,7 @@ class AttemptTable:
         self._key.replace(new_numbers[self._key.values])
 
     def compute_timers(self) -> dict[int, int]:
-        """Return, per key group, the time (µs) from which on `expire` ends something."""
+        """Return, per key group, the earliest time (µs) at which `expire` ends an attempt."""
         timers: dict[int, int] = {}
         groups_left = int(np.count_nonzero(self._open_of_group))
         start, block = self._oldest, _BLOCK

@@ -1,4 +1,4 @@
-"""Rows and values that more can be appended to, in arrays.
+"""Growing arrays of values, and growing sets of rows.
 
 Appended values are copied a constant number of times on average.
 """
@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from workers.pipeline.events.layout import append_batch, as_schema
 
-GROWTH = 1.3  # of an array that is full
+GROWTH = 1.3  # factor by which a full array grows
 MIN_CAPACITY = 64
-MAX_CHUNK_BYTES = 2**29  # a column of texts of a chunk can have 2 GiB
+MAX_CHUNK_BYTES = 2**29  # Arrow limits a column of texts to 2 GiB
 
 
 class GrowingArray:
-    """An array that values can be appended to. `values` is a view that the next `append` may replace."""
+    """An array to which you can append values. `values` is a view that the next `append` may replace."""
 
     def __init__(self, dtype: type[np.generic]) -> None:
         self._buffer = np.empty(0, dtype)
@@ -47,9 +47,10 @@ class GrowingArray:
 
 
 class RowPool:
-    """Rows of Arrow with places from 0 on.
+    """Arrow rows with places from 0 on.
 
-    They are chunks. A chunk is joined with the next one unless it is at least twice as long, so there are few chunks.
+    The rows are in chunks. `append` joins a chunk with the next one, unless the first chunk is at least twice as long.
+    There are therefore few chunks.
     """
 
     def __init__(self) -> None:
@@ -64,7 +65,7 @@ class RowPool:
         return sum(int(chunk.nbytes) for chunk in self._chunks)
 
     def append(self, rows: pa.RecordBatch) -> None:
-        """Append rows. A column gets the type that it has in them, unless it has no values there."""
+        """Append rows. A column gets its type from the new rows, unless it has no values in them."""
         if not rows.num_rows:
             return
         if self._chunks and rows.schema != self._chunks[-1].schema:
@@ -82,7 +83,7 @@ class RowPool:
         return bool(last.num_rows < 2 * rows.num_rows and last.nbytes + rows.nbytes < MAX_CHUNK_BYTES)
 
     def take(self, places: np.ndarray, names: list[str] | None = None) -> pa.RecordBatch:
-        """Return the rows at these places, of which there is at least one row. names: the columns; None: all."""
+        """Return the rows at these places (at least one place). names: the columns; None: all columns."""
         chunks = self._chunks if names is None else [chunk.select(names) for chunk in self._chunks]
         if len(chunks) == 1:
             return chunks[0].take(pa.array(places))

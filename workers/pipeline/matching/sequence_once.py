@@ -98,8 +98,8 @@ class _Batch:
     """Attempts that were open before, followed by new rows, by key.
 
     step: the step that each row is for. taken: number of events of an attempt, 0 for new rows. place: place of a new
-    row in the batch, negative for attempts. attempt: number of the attempt, -1 for new rows. before: row that the
-    automaton of each row has entered before, or -1. The last three have -1 at the end, which stands for no row.
+    row in the batch, negative for attempts. attempt: number of the attempt, -1 for new rows. before: the previous row
+    of each row's automaton, or -1. The last three arrays have an additional -1 at the end, which represents no row.
     """
 
     keyed: retained.KeyedRows
@@ -111,14 +111,14 @@ class _Batch:
     before: np.ndarray
 
     def select_waiting(self, step: int) -> _Automata:
-        """Return the automata that wait for a step and did so before; for step 0, those that begin."""
+        """Return the automata that have waited for a step since before the batch. For step 0: those that begin."""
         rows = np.flatnonzero(self.taken == step if step else self.step == 0)
         return _Automata(rows, self.keyed.time[rows])
 
     def trace(self, machines: _Automata, taken: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the attempt of each automaton, or -1, and the places of the rows that it took, by step.
 
-        A place is negative for rows that it took before. taken: how many events each automaton has taken.
+        A place is negative for rows of earlier batches. taken: how many events each automaton has taken.
         """
         places = np.full((len(machines.entered), steps), -1, np.int64)
         attempts, row = np.full(len(machines.entered), -1, np.int64), machines.entered
@@ -131,8 +131,8 @@ class _Batch:
 class SequenceOnceMatcher(AttemptMatcher):
     """Matcher for sequences.
 
-    Only the oldest attempts of a key can be served, so a batch reads as many of them as the key has events, besides
-    those that are over. A NOT ends all attempts that wait.
+    Only the oldest attempts of a key can be served, so a batch reads the expired attempts, and as many others as the
+    key has events. A NOT ends all waiting attempts.
     """
 
     def __init__(self, pattern: Pattern) -> None:
@@ -161,7 +161,7 @@ class SequenceOnceMatcher(AttemptMatcher):
         return self._close(rows, batch, batch_keys, complete, left)
 
     def _read_batch(self, rows: pa.RecordBatch, masks: np.ndarray, batch_keys: BatchKeys) -> _Batch:
-        """Return the rows with the attempts that they may concern."""
+        """Return the rows with the attempts that they can affect."""
         codes, numbers, times = batch_keys.codes, batch_keys.numbers, rows.column("time").to_numpy()
         known = np.flatnonzero(numbers >= 0)
         events = np.bincount(codes, minlength=len(numbers))[known]
@@ -256,7 +256,8 @@ class _Queues:
     def decide(self, time_us: int, step: int, mask: int, taken: int) -> int:
         """Return the step that an event is for, and advance the automaton that takes it. Forbidden steps are ended.
 
-        taken: 0, or the row is an automaton that has taken so many events, and time_us is of the first one.
+        taken: 0 for an event. Otherwise, the row is an automaton that has taken this number of events, and time_us is
+        the time of its first event.
         """
         if taken:
             self._waiting[taken].append(time_us)

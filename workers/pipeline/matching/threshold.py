@@ -1,7 +1,7 @@
 """SEQ(A; B) whose only condition between events compares a number of B with a number of A, relaxed, policy once.
 
 An event of B takes the oldest attempt of its key whose number is below its own (`B.value > 10 * A.value`). The numbers
-of the attempts of a key are a list, in which the oldest one below a bound is searched without a look at all others
+of the attempts of a key form a list. A search finds the oldest number below a bound without reading all numbers
 (`oldest_below`). Each round processes the next event of every key. When few keys have events left, their events are
 processed one by one, because a round takes as long for one key as for a hundred.
 """
@@ -25,7 +25,7 @@ MIN_KEYS = 24  # keys of a round; with fewer keys, processing single events is f
 
 @dataclass(frozen=True)
 class Threshold:
-    """A condition `taken < own`, or `taken <= own`. is_negated: of the negated numbers."""
+    """A condition `taken < own`, or `taken <= own`. is_negated: the numbers on both sides are negated."""
 
     own: BoundExpression
     taken: BoundExpression
@@ -34,7 +34,7 @@ class Threshold:
 
     @classmethod
     def build(cls, conditions: StepConditions) -> "Threshold | None":
-        """Return the only condition, or None if it is of another form."""
+        """Return the only condition, or None if it has another form."""
         plan = conditions.pattern.plain or ()
         if len(plan) != 2 or plan[1].forbidden or set(conditions.conditions) != {1}:
             return None
@@ -72,8 +72,8 @@ def _reads_own(tree: ast.expr, condition: BoundExpression) -> bool:
 class Candidates:
     """Events that open an attempt, or may do so, by key, the oldest first.
 
-    key, time: of open attempts (by key, the oldest first), followed by those of new events in their order. number: what
-    their conditions compare. keys: number of keys.
+    key, time: of open attempts (by key, the oldest first), followed by those of new events in their order. number: the
+    number that their condition compares. keys: number of keys.
     """
 
     def __init__(self, key: np.ndarray, time: np.ndarray, number: np.ndarray, keys: int) -> None:
@@ -81,7 +81,7 @@ class Candidates:
         self.time, self.number = time[self.order], number[self.order]
         self.lengths = np.bincount(key, minlength=keys)
         self.starts = np.cumsum(self.lengths) - self.lengths
-        self.place = np.empty(len(key), np.int64)  # of each event among those of its key
+        self.place = np.empty(len(key), np.int64)  # place of each event among the events of its key
         self.place[self.order] = np.arange(len(key)) - self.starts[key[self.order]]
 
 
@@ -152,7 +152,7 @@ class ThresholdSearch:
             in_time = candidates.time[attempts] >= new.time[waiting] - self._within_us
             self._taken.append(candidates.order[attempts[in_time]])
             takers.append(waiting[in_time])
-            waiting = waiting[~in_time]  # it found an attempt that is over
+            waiting = waiting[~in_time]  # the attempt that it found has expired
         opens = events[new.candidate[events] >= 0]
         if takers:
             self._takers += takers

@@ -5,7 +5,7 @@ can have decimal places, which are cut off. A real number outside the range of w
 and whole numbers wrap around. TRY_CAST follows ANSI: a value outside the range is null.
 
 A date outside the range of timestamps becomes the nearest timestamp. Spark ends the batch with an error, unless it only
-compares the value: then it compares days, with the same result.
+compares the value. In this case, Spark compares days, with the same result.
 """
 
 import math

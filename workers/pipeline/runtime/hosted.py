@@ -214,8 +214,8 @@ class HostedApplication:
         """Carry out the order of a person: stop, start, or restart."""
         before, self._order = self._order, order
         if order != before and self._status.stuck_seconds:
-            # Spark would wait for what hangs, and not even stop a query.
-            raise SessionExpired(f"{self.declared.name} hangs; a new process does what {order.by} requested")
+            # Spark would wait for the task that hangs, and could not even stop a query.
+            raise SessionExpired(f"{self.declared.name} hangs; a new process executes the request of {order.by}")
         if order.stopped:
             if not self._stands:
                 log.info("%s was stopped by %s: %s", self.declared.name, order.by, order.reason)

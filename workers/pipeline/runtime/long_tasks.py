@@ -53,7 +53,7 @@ EPOCH_SECONDS = 20.0  # between two epochs, no batch is executed for about 50 ms
 WAIT_SECONDS = 0.5  # how often a task without work checks whether it has to end
 SHARED_WAIT_SECONDS = 0.02  # the same, for roles that share a task
 BUSY_WAIT_SECONDS = 0.001  # the same, if another role of the task has just executed a batch
-# Applications that have fewer slots than they need take turns on a slot for as long as this.
+# The duration of an epoch if an application has no slot of its own, so that tasks share a slot one after the other.
 ALTERNATING_SECONDS = 2.0
 RETRY_SECONDS = 10.0  # a second failure of an epoch within this time ends the query
 

@@ -169,7 +169,7 @@ class Running:
         roles.append(CombinerRole(*places, self._replicas))
 
     def _arrange_tasks(self, slots: TaskSlots, roles: list[TaskRole], other_slots: int) -> None:
-        """Start the long-running tasks, and follow the executors of a cluster.
+        """Start the long-running tasks. On a cluster, arrange them again when the executors change.
 
         other_slots: slots for the roles without a long-running task.
         """
@@ -182,7 +182,7 @@ class Running:
             self._watch.start()
 
     def _start_epochs(self, number: int) -> None:
-        """Start the query whose micro-batches are the epochs of the long-running task with a number, from 0."""
+        """Start the query whose micro-batches are the epochs of the long-running task with this number (from 0)."""
         name = f"task{number + 1}"
         ids = {"application": self._application.name, "task": name}
 
@@ -190,7 +190,7 @@ class Running:
             planned = self._tasks.await_task(number)
             if planned is None:
                 return None
-            # The tables are read after the mark: tables that change from here on end the task.
+            # The tables are read after the mark, so a table that changes later ends the task.
             roles = renew_runners(planned.roles, self._plans)
             return LongTask(roles, self._start.process, planned.mark, planned.seconds)
 
@@ -240,7 +240,7 @@ class Running:
         """Raise what has ended a query or the dispatcher. Called every second."""
         if self._failure is not None:
             raise self._failure
-        for query, work in list(self._queries):  # a change of the slots adds some
+        for query, work in list(self._queries):  # a change of the slots can add queries
             if not query.isActive:
                 raise work.failure or query.exception() or WeirError("a query ended unexpectedly")
         self._refresh_tables()

@@ -172,9 +172,9 @@ def add_task_slots(master: str) -> tuple[str, dict[str, str]]:
 def build_loss_settings(master: str) -> dict[str, str]:
     """Return the settings with which a cluster replaces an executor that stops responding.
 
-    Its tasks then start on other executors. An executor that was only slow repeats its batches, so a short timeout
-    costs time, but no event. Spark notices a closed connection at once. The Java of an executor starts with less
-    processor time, so that its first heartbeat is in time, too.
+    Its tasks then start on other executors. If the executor was only slow, its batches are repeated, so a short timeout
+    takes time but loses no event. Spark detects a closed connection immediately. The Java options reduce the CPU time
+    of an executor's start, so that its first heartbeat is also in time.
     """
     if master.startswith("local"):
         return {}
@@ -189,7 +189,7 @@ def build_loss_settings(master: str) -> dict[str, str]:
 def count_task_slots(spark: SparkSession) -> int:
     """Return the number of slots for long-running tasks. A cluster has a slot for each core of its current executors.
 
-    Unlike `defaultParallelism`, the number is less than 2 if there are fewer cores.
+    Unlike `defaultParallelism`, the number can be 0 or 1.
     """
     if str(spark.sparkContext.master).startswith("local["):
         return LONG_TASK_SLOTS

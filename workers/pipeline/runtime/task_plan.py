@@ -1,8 +1,8 @@
-"""Which long-running tasks an application has, for the slots of the session.
+"""The distribution of an application's roles over long-running tasks, for the slots of the Spark session.
 
-On a cluster, executors come and go. When the number of slots changes, the roles are distributed again, and the running
-tasks end after their current batch. The tasks of a lost executor therefore start on other executors at once, although
-all slots there were in use.
+On a cluster, executors join and leave. When the number of slots changes, the roles are distributed again, and the
+running tasks end after their current batch. The tasks of a lost executor therefore start on other executors
+immediately, although all slots there were in use.
 """
 
 import logging
@@ -36,7 +36,7 @@ log = logging.getLogger("weir.pipeline")
 
 
 class TaskSlots:
-    """Divides the slots of a session among its applications. Safe in threads.
+    """Divides the slots of a session among its applications. Thread-safe.
 
     count: returns the current number of slots.
     """
@@ -46,10 +46,10 @@ class TaskSlots:
         self._lock = threading.Lock()
 
     def allot(self, application: str, wanted: int) -> int:
-        """Return the number of slots of an application: as many as it wants, or an equal part of all slots."""
+        """Return the number of slots of an application: the wanted number, or an equal part of all slots."""
         with self._lock:
             self._wanted[application] = wanted
-            # Applications that want less than an equal part leave the rest to the others.
+            # If an application needs less than an equal part, the others share the rest.
             waiting = sorted(self._wanted.items(), key=lambda item: (item[1], item[0]))
         left, part = self._count(), 0
         for place, (name, most) in enumerate(waiting):
@@ -93,7 +93,7 @@ def arrange_roles(roles: Sequence[TaskRole], helpers: int, slots: int) -> tuple[
 
 @dataclass(frozen=True)
 class PlannedTask:
-    """A task to start now. mark: of the start that it belongs to. seconds: duration of its epoch."""
+    """A task to start now. mark: its `TaskStart.mark`. seconds: duration of its epoch."""
 
     roles: tuple[TaskRole, ...]
     mark: bytes
@@ -125,7 +125,7 @@ class TaskPlan:
             return PlannedTask(self._tasks[number], self._start.mark, self._seconds)
 
     def end(self) -> None:
-        """Let no query wait for a task any longer."""
+        """End the waits of all queries, and return no more tasks."""
         with self._changed:
             self._has_ended = True
             self._changed.notify_all()
@@ -167,7 +167,7 @@ class TaskArranger:
         if allotted > self._allotted >= 0 and not self._is_warm(allotted):
             return
         if self._allotted >= 0:
-            log.info("%s has %d slots for its tasks instead of %d", self._application, allotted, self._allotted)
+            log.info("The slots of %s changed from %d to %d", self._application, self._allotted, allotted)
         self._warm_up = None
         own = allotted - self._other_slots
         tasks = arrange_roles(self._roles, most_helpers, own)
@@ -178,9 +178,9 @@ class TaskArranger:
             self._queries += 1
 
     def _is_warm(self, allotted: int) -> bool:
-        """Return whether new executors have started their Python workers, which takes them seconds.
+        """Return whether new executors have started their Python workers.
 
-        The tasks move only then, so that no batch waits for it.
+        The start takes seconds. The tasks move only after it, so that no batch waits for it.
         """
         if self._warm_up is None:
             new = allotted - self._allotted
@@ -189,7 +189,7 @@ class TaskArranger:
         return not self._warm_up.is_alive()
 
     def _prepare_workers(self, tasks: int) -> None:
-        """Run tasks until so many new workers have had one. Between two epochs, another executor can take a task."""
+        """Run tasks until this number of new workers had one. Between two epochs, an old worker can also take one."""
         prepared = 0
         try:
             for _ in range(MAX_PREPARATIONS):
@@ -198,7 +198,7 @@ class TaskArranger:
                 if prepared >= tasks:
                     return
         except (PySparkException, Py4JError) as error:
-            log.warning("The Python workers of new executors were not prepared: %s", error)
+            log.warning("Failed to prepare the Python workers of new executors: %s", error)
 
     def watch(self, ending: threading.Event) -> None:
         """Arrange the tasks whenever the number of slots changes, until the application ends."""
@@ -206,7 +206,7 @@ class TaskArranger:
             try:
                 self.arrange()
             except (redis.ConnectionError, redis.TimeoutError) as error:
-                log.warning("The tasks are not arranged for the current slots; trying again: %s", error)
+                log.warning("Failed to arrange the tasks for the current slots; trying again: %s", error)
             except Exception as error:  # any error is passed to the main thread
                 self.failure = error
                 return

@@ -131,7 +131,7 @@ class InterEventWork(BatchWork):
         everything, combined = tuple(range(KEY_GROUPS)), planned.offset
         counts = {operator.name: combined.controls.count_tasks(operator.name) for operator in operators}
         is_split = rows >= EVENTS_PER_TASK
-        if 0 < rows < EVENTS_PER_TASK:  # what was measured differs between attempts at the batch
+        if 0 < rows < EVENTS_PER_TASK:  # measured times differ between attempts at the batch
             saves_time = self._saves_time(counts, rows, self._runner.cores)
             is_split = self._batches.settle_split(planned.batch, level, saves_time)
         if is_split:

@@ -1,9 +1,9 @@
 """Matchers that a process keeps between batches.
 
-The open attempts of a matcher have indexes, and it takes longer to build them than to process a small batch. A process
-therefore keeps a matcher with the state that it has written, and continues with it if the stored state is still the
-same. Otherwise, another process has written a later state, the write has failed, or the state was reset. Each process
-of a task has its own matchers. The results don't depend on which of them exist.
+The open attempts of a matcher have indexes. Their creation takes longer than a small batch. A process therefore keeps a
+matcher with the state that it has written, and continues with this matcher if the stored state is still the same.
+Otherwise, another process has written a later state, the write has failed, or the state was reset. Each process of a
+task has its own matchers. The results don't depend on which matchers are kept.
 """
 
 from collections import OrderedDict
@@ -25,7 +25,7 @@ class KeptMatchers:
         self._kept: OrderedDict[Place, tuple[Matcher, dict[int, bytes]]] = OrderedDict()
 
     def resume(self, place: Place, pattern: Pattern, states: Mapping[int, bytes]) -> Matcher:
-        """Return a matcher that continues from the states, which are of some key groups."""
+        """Return a matcher that continues from the states. states: key group → state."""
         matcher, written = self._kept.pop(place, (None, None))
         if matcher is None or written != states:
             return Matcher.resume(pattern, states)

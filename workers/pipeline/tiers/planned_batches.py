@@ -11,7 +11,7 @@ loses the newest plans, states, and results together. A batch whose end is lost 
 | key | type | holds |
 |---|---|---|
 | `weir:pipeline:planned:{app}` | hash | `batch`, `offset` (JSON); `done`: the newest batch that is finished; |
-| | | `split:{batch}:{level}`: whether the operators have tasks of their own, until the batch is finished |
+| | | `split:{batch}:{level}`: whether the operators have separate tasks, until the batch is finished |
 """
 
 import json
@@ -81,10 +81,10 @@ class PlannedBatches:
         return planned if self._write("" if done is None else done.batch, planned) else self.load()
 
     def settle_split(self, batch: int, level: int, is_split: bool) -> bool:
-        """Return whether the operators of a level have tasks of their own. The first attempt at the batch decides.
+        """Return whether the operators of a level have separate tasks. The first attempt at the batch decides.
 
-        A task is written as a whole. If a later attempt cut the key groups differently, it would skip groups that are
-        not written.
+        The results of a task are written together. If a later attempt divided the key groups differently, it would
+        skip groups whose results are not written.
         """
         name = f"split:{batch}:{level}"
         if self._control.hsetnx(self._key, name, int(is_split)):

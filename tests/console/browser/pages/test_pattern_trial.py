@@ -1,4 +1,4 @@
-"""A pattern is tried on the page of its declaration: with pasted events, with a file, and with a name from the text."""
+"""Trials of a pattern on the page of its declaration: with pasted events, with a file, and with an edited text."""
 
 import json
 
@@ -47,7 +47,7 @@ def test_a_pattern_is_tried_with_pasted_events_which_stay_text(open_page, observ
     assert unreadable(page) == []
 
 
-def test_patterns_follow_the_text_a_file_is_read_and_an_error_names_its_line(open_page, observer, declared):
+def test_the_form_lists_patterns_reads_a_file_and_shows_the_line_of_an_error(open_page, observer, declared):
     page = open_page(f"{ADDRESS}?pattern=outage#try")
     pattern = page.locator("select[name=pattern]")
     expect(pattern).to_have_value("outage")

@@ -1,4 +1,4 @@
-"""A trial of a declared pattern: its events take the way of the pipeline, and each has a match or a reason."""
+"""A trial of a declared pattern: it processes events as the pipeline does. Each event has a match or a reason."""
 
 import json
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_matches_have_measures_conditions_and_whether_they_are_suppressed():
     ]  # fmt: skip
 
 
-def test_an_event_that_does_not_reach_the_pattern_says_where_it_stayed():
+def test_an_event_that_does_not_reach_the_pattern_has_a_reason():
     trial = attempt(
         "jump",
         payment("p1", 1, 93),
@@ -67,10 +67,10 @@ def test_an_event_that_does_not_reach_the_pattern_says_where_it_stayed():
     )
     said = [(event.id, event.reasons[0]) for event in trial.events if event.key is None]
     assert said == [
-        ("p1", "It is a copy: the pipeline counts events with the same ID and time once."),
-        ("p2", 'It goes to the dead letters: attribute amount must be a number, not "x".'),
+        ("p1", "It is a duplicate: the pipeline counts events with the same ID and time once."),
+        ("p2", 'It becomes a dead letter: attribute amount must be a number, not "x".'),
         ("p3", "It has no source, which is the key of the pattern."),
-        ("p4", "Rule tests drops it."),
+        ("p4", 'Rule "tests" drops it.'),
     ]
 
 
@@ -83,15 +83,15 @@ def test_a_later_pattern_reads_the_complex_events_of_earlier_ones():
 def test_rules_that_only_spark_evaluates_are_left_out_and_named():
     trial = attempt("jump", payment("p1", 1, 100), text=TEXT.replace("amount / 100", "round(amount / 100)"))
     assert trial.notes[0].startswith('The rules weren\'t applied, because rule "euros" uses round')
-    assert trial.notes[1] == "These columns are missing values: euros."
+    assert trial.notes[1] == "These columns have no values: euros."
 
 
-def test_the_last_of_equal_ids_has_a_name_of_its_own():
+def test_a_repeated_id_gets_a_number():
     trial = attempt("jump", payment("p", 1, 1), payment("p", 2, 20))
     assert trial.matches[0].events == ("p", "p (2)")
 
 
-def test_an_event_without_an_id_is_called_by_its_place():
+def test_an_event_without_an_id_is_named_after_its_place():
     trial = attempt("jump", {**payment("", 1, 1), "id": None})
     assert trial.events[0].id == "event-1"
 
@@ -126,7 +126,7 @@ def test_events_may_be_lines_a_list_or_a_table():
         assert list(zip(events.column("id").to_pylist(), events.column("type").to_pylist(), strict=True)) == wanted
 
 
-def test_an_unknown_pattern_is_refused_with_those_there_are():
+def test_the_error_for_an_unknown_pattern_lists_the_known_patterns():
     with pytest.raises(BadInput, match="'other' is not a pattern of cards; choose one of jump, growing"):
         attempt("other")
 

@@ -65,14 +65,14 @@ def test_a_container_that_is_not_read_to_its_end_still_holds_event_time():
     assert end.watermark_us == 95 * SECOND
 
 
-def test_an_undeclared_producer_brings_the_lateness_back_for_a_while():
+def test_after_a_block_of_an_undeclared_producer_the_lateness_applies_for_a_minute():
     end = dispatch(begin(ONE), ONE, build_entry("t/a", 0, 100 * SECOND), build_entry("t/b", 0, 90 * SECOND))
     assert end.watermark_us == 95 * SECOND
     assert end.producers.unordered_until_us == NOW_US + UNORDERED_SECONDS * SECOND
     assert end.producers.compute_settled_us(ONE, end.producers.unordered_until_us) == 100 * SECOND
 
 
-def test_a_new_session_counts_after_the_lateness_because_blocks_of_the_old_one_may_be_on_their_way():
+def test_a_new_session_counts_after_the_lateness_because_blocks_of_the_old_one_may_be_in_transfer():
     start = begin(ONE)
     start = replace_fields(start, producers=start.producers.register(ONE, {"t/a": "c" * 16}))
     entries = [
@@ -108,7 +108,7 @@ CALLS = st.lists(st.tuples(st.sampled_from(sorted(SESSIONS)), st.lists(st.intege
 @settings(deadline=None, max_examples=300)
 @given(CALLS, st.randoms(use_true_random=False), st.integers(1, 6))
 def test_no_event_is_late_however_blocks_and_reads_interleave(calls, random, limit):
-    """Blocks of one call arrive in any order. Containers are read one after the other while producers go on."""
+    """Blocks of one call arrive in any order. Containers are read one after the other while producers publish."""
     stored: list[tuple[str, Entry]] = []  # container, entry
     positions = dict.fromkeys(SESSIONS, 0)
     for number, (session, containers) in enumerate(calls):

@@ -1,4 +1,4 @@
-"""Why events are in no match: the recorded attempts are the matcher's, and the reasons name the step that failed."""
+"""Why events are in no match: the recorded matches equal the matcher's, and the reasons name the step that failed."""
 
 import json
 
@@ -36,7 +36,7 @@ def letters(text: str, **more) -> list[dict]:
 
 
 def reasons(pattern: str, events: str | list[dict], **more) -> dict[str, list[str]]:
-    """The reasons of the events that are in no match, by ID."""
+    """Return the reasons of the events that are in no match, by ID."""
     given_events = letters(events) if isinstance(events, str) else events
     found = answer({"pattern": pattern, "events": given_events, "explain": True, **more})
     return {event["id"]: list(event["reasons"]) for event in found["events"] if event["match"] is None}
@@ -125,13 +125,13 @@ def test_matched_events_have_their_match_and_symbol():
 
 @settings(deadline=None, max_examples=150)
 @given(ANY_PATTERN, EVENTS)
-def test_the_recorded_attempts_are_the_matches_of_the_matcher(pattern, events):
+def test_the_recorded_matches_equal_those_of_the_matcher(pattern, events):
     check_attempts(pattern, rows_of(events))
 
 
 @settings(deadline=None, max_examples=60)
 @given(BOUND_EVENTS)
-def test_so_they_are_with_conditions_between_events(events):
+def test_the_recorded_matches_equal_those_of_the_matcher_with_conditions_between_events(events):
     for pattern in BOUND_PATTERNS:
         check_attempts(pattern, rows_of(events))
 
@@ -182,7 +182,7 @@ def test_the_cases_of_other_engines_are_explained():
 
 
 def test_a_search_with_too_many_steps_is_stopped():
-    """An own stop: the limit of a search by hand is the caller's."""
+    """The caller sets the limit of a search."""
 
     def stop():
         raise Forbidden("events", "too many steps")
@@ -212,11 +212,11 @@ def test_expected_matches_are_compared_and_the_missing_ones_explained():
         ([["A9"]], "expected[0]", "'A9' is not the ID of an event"),
     ],
 )
-def test_expected_matches_that_are_none_are_refused_by_name(expected, field, says):
+def test_invalid_expected_matches_are_refused_by_name(expected, field, says):
     with pytest.raises(BadInput, match=says.replace("[", r"\[")) as refused:
         answer({"pattern": "SEQ(A; B)", "events": letters("AB"), "expected": expected})
     assert refused.value.field == field
 
 
-def test_without_events_nothing_is_found_and_what_was_expected_can_not_be():
+def test_a_request_without_events_can_expect_no_matches():
     assert answer({"pattern": "A", "events": [], "expected": []})["missing"] == []

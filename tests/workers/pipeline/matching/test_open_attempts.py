@@ -1,4 +1,4 @@
-"""The arrays of open attempts, against lists and dictionaries of Python."""
+"""The arrays of open attempts, compared with Python lists and dictionaries."""
 
 from collections import defaultdict
 

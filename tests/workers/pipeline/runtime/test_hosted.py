@@ -155,11 +155,11 @@ def test_a_person_stops_it_starts_it_and_starts_it_anew(application, running, co
 
 
 @pytest.mark.parametrize("order", [BY_ANNA, replace_fields(BY_ANNA, stopped=True)])
-def test_one_that_hangs_is_not_waited_for_when_a_person_stops_or_restarts_it(order, application, running, monkeypatch):
+def test_a_person_can_stop_or_restart_an_application_that_hangs(order, application, running, monkeypatch):
     application.step(DECLARED)
     monkeypatch.setattr(type(application._status), "stuck_seconds", 12.0)
     application.step(DECLARED)
-    with pytest.raises(SessionExpired, match="what anna requested"):
+    with pytest.raises(SessionExpired, match="request of anna"):
         application.step(DECLARED, order)
     assert running.ends == 0
 

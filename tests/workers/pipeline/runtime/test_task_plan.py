@@ -115,7 +115,7 @@ def test_a_query_waits_for_a_task_until_the_plan_has_one_or_ends(plan, roles):
 
 @dataclass
 class Spark:
-    """A session with so many slots. warming: holds the preparation of workers. first: whether each was a new one."""
+    """A session with this number of slots. warming: blocks the preparation of workers. first: whether each is new."""
 
     slots: int
     warming: threading.Event = field(default_factory=threading.Event)
@@ -182,7 +182,7 @@ def test_roles_move_to_a_new_executor_when_its_workers_are_ready(arranged, plan)
     assert list_planned(plan) == ["iap1+combiner", "iap2+helper1"]
 
 
-def test_workers_are_prepared_until_those_of_the_new_executor_are(arranged, plan):
+def test_preparation_repeats_until_the_workers_of_the_new_executor_are_ready(arranged, plan):
     spark = Spark(1, first=[True, False, False])
     arranger, queries = arranged(spark)
     spark.slots = 2

@@ -58,8 +58,8 @@ def test_an_empty_batch_needs_no_task_and_changes_no_measured_time(work):
     assert count_tasks(work, 100, hosts=4) == 5
 
 
-def test_all_attempts_at_a_batch_cut_its_key_groups_alike(control):
-    """A task that an earlier attempt has written is skipped: with other tasks, the rest of it would be skipped too."""
+def test_all_attempts_at_a_batch_divide_its_key_groups_the_same_way(control):
+    """A task that an earlier attempt wrote is skipped. With different tasks, unwritten groups would be skipped."""
     batches = PlannedBatches(control, "app")
     assert batches.settle_split(7, 0, True)
     assert batches.settle_split(7, 0, False), "the first attempt has decided"

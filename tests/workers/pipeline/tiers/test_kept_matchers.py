@@ -1,4 +1,4 @@
-"""Matchers that a process keeps: it continues with one only if the stored state is the one that it has written."""
+"""Matchers that a process keeps. It continues with a matcher only if the stored state is the one that it wrote."""
 
 import pytest
 
