@@ -20,7 +20,7 @@ from console.connections.processes import list_family, send_signal
 from console.drills.scenarios import BURST_FACTOR, FAILING_SHARE, SLOW_FACTOR, FaultKind
 from queues import keys, projection
 from queues.models import Container, Node, Queue
-from queues.nodes.agents_here import list_node_processes
+from queues.nodes.agent_threads import list_node_processes
 from queues.publishing.streams import EventStream, StreamPublisher
 from workers.documents.snapshot import Snapshot
 from workers.placement import plans, proposals

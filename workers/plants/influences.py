@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from common.errors import BadInput
-from queues.nodes.agents_here import get_agent_process
+from queues.nodes.agent_threads import get_agent_process
 from workers.documents.snapshot import Snapshot
 from workers.plants.topology import build_topology
 

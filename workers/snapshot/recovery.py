@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from controllers.framework.reason import format_count
-from queues.nodes.agents_here import get_agent_process
+from queues.nodes.agent_threads import get_agent_process
 from queues.nodes.node_state import OFFLINE, OVERLOADED
 from workers.alerts.evaluation.impact import join_names
 from workers.control.kinds.registry import find_display

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from controllers.framework.reason import capitalize, format_count
-from queues.nodes.agents_here import OBSERVER, get_agent_process
+from queues.nodes.agent_threads import OBSERVER, get_agent_process
 from queues.nodes.node_state import OFFLINE, TOOBUSY
 from workers.alerts.evaluation.impact import describe_node_impact, join_names
 from workers.documents.pipeline import FAILED, STALLED, STARTING, UNHEARD

@@ -16,7 +16,7 @@ from console.storage.database_limits import hold_work_limits
 from console.timeline.process_events import ProcessWatch
 from console.timeline.restarts import has_log
 from queues.nodes.addresses import parse_nodes
-from queues.nodes.agents_here import AgentThreads
+from queues.nodes.agent_threads import AgentThreads
 from workers.coordination.connections import control_server
 from workers.coordination.plant_clock import get_plant_clock
 from workers.documents.snapshot import Snapshot

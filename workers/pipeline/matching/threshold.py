@@ -2,7 +2,7 @@
 
 An event of B takes the oldest attempt of its key whose number is below its own (`B.value > 10 * A.value`). The numbers
 of the attempts of a key form a list. A search finds the oldest number below a bound without reading all numbers
-(`oldest_below`). Each round processes the next event of every key. When few keys have events left, their events are
+(`minimum_forest`). Each round processes the next event of every key. When few keys have events left, their events are
 processed one by one, because a round takes as long for one key as for a hundred.
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from workers.pipeline.matching.minimum_forest import MinimumForest, MinimumTree
 from workers.pipeline.matching.number_lists import count_runs, expand_ranges
-from workers.pipeline.matching.oldest_below import OldestBelow, OldestBelowInList
 from workers.pipeline.matching.retained import compute_stable_order
 from workers.pipeline.matching.step_conditions import StepConditions
 from workers.pipeline.patterns.predicate import BoundExpression
@@ -106,7 +106,7 @@ class ThresholdSearch:
     ) -> None:
         self._candidates, self._events, self._within_us = candidates, events, within_us
         self._includes_equal = includes_equal
-        self._open = OldestBelow(candidates.lengths, includes_equal)
+        self._open = MinimumForest(candidates.lengths, includes_equal)
         places = np.flatnonzero(candidates.order < opened)
         keys = np.searchsorted(candidates.starts, places, side="right") - 1
         self._open.fill(keys, places - candidates.starts[keys], candidates.number[places])
@@ -186,6 +186,6 @@ class ThresholdSearch:
             values = np.array(numbers.list_values()[: int(candidates.lengths[key])])
             self._open.finish(key, np.where(np.isinf(values), np.nan, values))
 
-    def _read_list(self, key: int) -> OldestBelowInList:
+    def _read_list(self, key: int) -> MinimumTree:
         places = np.arange(self._candidates.lengths[key])
-        return OldestBelowInList(self._open.get_values(np.full(len(places), key), places).tolist())
+        return MinimumTree(self._open.get_values(np.full(len(places), key), places).tolist())

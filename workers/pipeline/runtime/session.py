@@ -141,7 +141,7 @@ def start_session(
         **_build_settings(folder, heap, more),
         **build_driver_settings(master),
         **build_private_settings(master, folder),
-        **build_loss_settings(master),
+        **build_failure_detection_settings(master),
         **sockets,
         **cores,
     }
@@ -169,7 +169,7 @@ def add_task_slots(master: str) -> tuple[str, dict[str, str]]:
     return f"local[{cores + LONG_TASK_SLOTS}]", {"spark.default.parallelism": str(cores)}
 
 
-def build_loss_settings(master: str) -> dict[str, str]:
+def build_failure_detection_settings(master: str) -> dict[str, str]:
     """Return the settings with which a cluster replaces an executor that stops responding.
 
     Its tasks then start on other executors. If the executor was only slow, its batches are repeated, so a short timeout

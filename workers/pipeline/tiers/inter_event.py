@@ -133,7 +133,7 @@ class InterEventWork(BatchWork):
         is_split = rows >= EVENTS_PER_TASK
         if 0 < rows < EVENTS_PER_TASK:  # measured times differ between attempts at the batch
             saves_time = self._saves_time(counts, rows, self._runner.cores)
-            is_split = self._batches.settle_split(planned.batch, level, saves_time)
+            is_split = self._batches.decide_split(planned.batch, level, saves_time)
         if is_split:
             return [
                 [Unit(name, groups, task)]

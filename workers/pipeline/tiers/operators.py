@@ -27,7 +27,7 @@ from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.tiers import state
 from workers.pipeline.tiers.combining import CombinedOffset
 from workers.pipeline.tiers.finished_batch import OperatorCount, PatternCount, add_counts, add_types
-from workers.pipeline.tiers.kept_matchers import KEPT_MATCHERS
+from workers.pipeline.tiers.matcher_cache import MATCHER_CACHE
 from workers.pipeline.tiers.result_writer import SLICE_GROUPS, WHOLE
 
 MAX_LATE = 100  # maximum number of late events of a unit that are kept for display
@@ -185,7 +185,7 @@ class Work:
         """
         started = time.perf_counter()
         place = self.application, operator.name, tuple(places), pattern.signature, pattern.emits
-        matcher = KEPT_MATCHERS.resume(place, pattern, memory.get_states(pattern.signature))
+        matcher = MATCHER_CACHE.resume(place, pattern, memory.get_states(pattern.signature))
         labeled = None if due is None else LabeledRows.build(pattern, due, self.graph.inner_types)
         parts = []
         if labeled is not None:
@@ -206,7 +206,7 @@ class Work:
         count.suppressed += suppressed
         states = matcher.save()
         memory.keep(pattern.signature, states, matcher.compute_timers())
-        KEPT_MATCHERS.keep(place, matcher, states)
+        MATCHER_CACHE.keep(place, matcher, states)
         count.partnerless += matcher.partnerless
         count.excess += matcher.excess
         count.seconds += time.perf_counter() - started

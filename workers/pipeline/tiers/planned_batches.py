@@ -80,7 +80,7 @@ class PlannedBatches:
         planned = PlannedBatch(0 if done is None else done.batch + 1, end)
         return planned if self._write("" if done is None else done.batch, planned) else self.load()
 
-    def settle_split(self, batch: int, level: int, is_split: bool) -> bool:
+    def decide_split(self, batch: int, level: int, is_split: bool) -> bool:
         """Return whether the operators of a level have separate tasks. The first attempt at the batch decides.
 
         The results of a task are written together. If a later attempt divided the key groups differently, it would

@@ -12,8 +12,8 @@ from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
 from workers.pipeline.matching import key_table, open_attempts
 from workers.pipeline.matching.key_table import KeyTable
 from workers.pipeline.matching.matcher import Matcher
+from workers.pipeline.matching.minimum_forest import MinimumForest, MinimumTree
 from workers.pipeline.matching.number_lists import NumberLists
-from workers.pipeline.matching.oldest_below import OldestBelow, OldestBelowInList
 from workers.pipeline.matching.retained import GroupParts
 from workers.pipeline.matching.row_pool import RowPool
 
@@ -81,7 +81,7 @@ NUMBERS = st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.0, float("nan"), -float("in
 @given(st.lists(NUMBERS, min_size=1, max_size=4), st.lists(st.sampled_from([0.0, 1.5, 2.0, 9.0]), max_size=30))
 def test_the_first_number_below_a_bound_is_found_and_removed(lists, bounds):
     lengths = np.array([len(numbers) for numbers in lists])
-    trees, single = OldestBelow(lengths, False), [OldestBelowInList(numbers) for numbers in lists]
+    trees, single = MinimumForest(lengths, False), [MinimumTree(numbers) for numbers in lists]
     half = [(key, place, value) for key, numbers in enumerate(lists) for place, value in enumerate(numbers)]
     for added in (half[::2], []):
         keys, places, values = (np.array(part) for part in zip(*added, strict=True)) if added else ([], [], [])

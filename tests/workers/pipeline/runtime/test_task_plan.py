@@ -16,7 +16,7 @@ from workers.pipeline.runtime.long_tasks import (
     ReplicaRole,
     TaskStart,
 )
-from workers.pipeline.runtime.session import build_loss_settings
+from workers.pipeline.runtime.session import build_failure_detection_settings
 from workers.pipeline.runtime.task_plan import TaskArranger, TaskPlan, TaskSlots, arrange_roles
 
 URL = "redis://127.0.0.1"
@@ -228,8 +228,8 @@ def test_a_task_takes_turns_with_micro_batches_if_no_slot_is_left_for_them(arran
 
 
 def test_a_lost_executor_of_a_cluster_is_noticed_within_seconds():
-    assert build_loss_settings("local[2]") == {}
-    settings = build_loss_settings("spark://master:7077")
+    assert build_failure_detection_settings("local[2]") == {}
+    settings = build_failure_detection_settings("spark://master:7077")
     milliseconds = {name: int(value[:-2]) for name, value in settings.items() if value.endswith("ms")}
     timeout = milliseconds["spark.storage.blockManagerHeartbeatTimeoutMs"]
     assert timeout + milliseconds["spark.network.timeoutInterval"] < 3_500

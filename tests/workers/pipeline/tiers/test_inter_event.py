@@ -61,8 +61,8 @@ def test_an_empty_batch_needs_no_task_and_changes_no_measured_time(work):
 def test_all_attempts_at_a_batch_divide_its_key_groups_the_same_way(control):
     """A task that an earlier attempt wrote is skipped. With different tasks, unwritten groups would be skipped."""
     batches = PlannedBatches(control, "app")
-    assert batches.settle_split(7, 0, True)
-    assert batches.settle_split(7, 0, False), "the first attempt has decided"
-    assert not batches.settle_split(7, 1, False)
+    assert batches.decide_split(7, 0, True)
+    assert batches.decide_split(7, 0, False), "the first attempt has decided"
+    assert not batches.decide_split(7, 1, False)
     batches.finish(PlannedBatch(7, CombinedOffset()), levels=2)
     assert not [name for name in control.hkeys("weir:pipeline:planned:app") if "split" in str(name)]

@@ -4,13 +4,13 @@ import pytest
 
 from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
 from workers.pipeline.matching.matcher import Matcher
-from workers.pipeline.tiers.kept_matchers import MAX_MATCHERS, KeptMatchers
+from workers.pipeline.tiers.matcher_cache import MAX_MATCHERS, MatcherCache
 
 PATTERN = pattern_of("SEQ(A; B)")
 PLACE = ("shop", "pairs", ("pairs/0",), PATTERN.signature, "")
 
 
-def keep_one(kept: KeptMatchers) -> tuple[Matcher, dict[int, bytes]]:
+def keep_one(kept: MatcherCache) -> tuple[Matcher, dict[int, bytes]]:
     matcher = Matcher(PATTERN)
     matcher.take(rows_of([(0, "A", 0.0, "x")]))
     states = matcher.save()
@@ -19,7 +19,7 @@ def keep_one(kept: KeptMatchers) -> tuple[Matcher, dict[int, bytes]]:
 
 
 def test_a_matcher_continues_if_the_stored_state_is_the_one_that_it_wrote():
-    kept = KeptMatchers()
+    kept = MatcherCache()
     matcher, states = keep_one(kept)
     matcher.partnerless = 3
     assert kept.resume(PLACE, PATTERN, dict(states)) is matcher and matcher.partnerless == 0
@@ -28,7 +28,7 @@ def test_a_matcher_continues_if_the_stored_state_is_the_one_that_it_wrote():
 
 @pytest.mark.parametrize("other", ["later", "more groups", "reset"])
 def test_another_state_is_read_from_the_store(other):
-    kept = KeptMatchers()
+    kept = MatcherCache()
     matcher, states = keep_one(kept)
     later = Matcher.resume(PATTERN, states)
     later.take(rows_of([(1, "A", 0.0, "x" if other == "later" else "y")]))
@@ -38,7 +38,7 @@ def test_another_state_is_read_from_the_store(other):
 
 
 def test_a_process_keeps_a_limited_number_of_matchers():
-    kept, matchers = KeptMatchers(), []
+    kept, matchers = MatcherCache(), []
     for number in range(MAX_MATCHERS + 1):
         matchers.append(Matcher(PATTERN))
         kept.keep(("shop", str(number), (), "", ""), matchers[-1], {})

@@ -18,7 +18,7 @@ MAX_MATCHERS = 64  # of a process
 Place = tuple[str, str, tuple[str, ...], str, str]
 
 
-class KeptMatchers:
+class MatcherCache:
     """The matchers of a process, with the states that they have written."""
 
     def __init__(self) -> None:
@@ -40,4 +40,4 @@ class KeptMatchers:
                 self._kept.popitem(last=False)
 
 
-KEPT_MATCHERS = KeptMatchers()
+MATCHER_CACHE = MatcherCache()

@@ -4,8 +4,8 @@ import pytest
 
 from common import environment as variables
 from queues import keys
-from queues.nodes import agents_here
-from queues.nodes.agents_here import AgentThreads, get_agent_process, list_node_processes
+from queues.nodes import agent_threads
+from queues.nodes.agent_threads import AgentThreads, get_agent_process, list_node_processes
 from tests.waiting import until
 
 URL = "redis://127.0.0.1:1/0"
@@ -28,7 +28,7 @@ def test_an_observer_without_agents_has_no_fault():
 
 def test_each_agent_beats_until_it_is_closed(monkeypatch):
     beats = []
-    monkeypatch.setattr(agents_here.Agent, "beat", lambda agent: beats.append(agent.name))
+    monkeypatch.setattr(agent_threads.Agent, "beat", lambda agent: beats.append(agent.name))
     agents = AgentThreads(["n1", "n2"], URL)
     agents.start()
     until(lambda: {*beats} == {"n1", "n2"})
@@ -42,7 +42,7 @@ def test_a_failed_agent_is_a_fault_of_the_process(monkeypatch):
         if agent.name == "n2":
             raise MemoryError
 
-    monkeypatch.setattr(agents_here.Agent, "beat", fail)
+    monkeypatch.setattr(agent_threads.Agent, "beat", fail)
     agents = AgentThreads(["n1", "n2"], URL)
     agents.start()
     assert until(agents.detect_fault) == "no longer runs the agent of n2"

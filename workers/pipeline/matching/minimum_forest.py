@@ -13,7 +13,7 @@ import numpy as np
 FANOUT = 8
 
 
-class OldestBelow:
+class MinimumForest:
     """The lists 0, 1, …. Each list has places for numbers, which are empty at first.
 
     lengths: number of places of each list. includes_equal: whether numbers equal to the bound are also found.
@@ -82,7 +82,7 @@ class OldestBelow:
                 values = np.fmin.reduce(level[row], axis=1)
 
 
-class OldestBelowInList:
+class MinimumTree:
     """The same search in a single list. It is faster than arrays if there are few lists. Infinity is never found."""
 
     def __init__(self, values: list[float]) -> None:
