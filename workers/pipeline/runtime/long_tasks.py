@@ -62,11 +62,14 @@ _has_run = threading.Event()  # set if this process, a Python worker, has had a 
 
 
 class TaskStart:
-    """The start of an application in a process. The long-running tasks of the process belong to this start."""
+    """The start of an application in a process. The long-running tasks of the process belong to this start.
+
+    Safe in threads.
+    """
 
     def __init__(self, control: redis.Redis, application: str, process: str) -> None:
         self._control, self._key = control, keys.PIPELINE_TASKS.build(application)
-        self._version = 0
+        self._version, self._lock = 0, threading.Lock()
         self.process, self.name = process, secrets.token_hex(8)
 
     @property
@@ -76,8 +79,9 @@ class TaskStart:
 
     def renew(self) -> None:
         """End the running tasks, so that the next tasks start with the current content."""
-        self._version += 1
-        self._control.hset(self._key, self.process, self.mark)
+        with self._lock:  # the key and the mark must not differ
+            self._version += 1
+            self._control.hset(self._key, self.process, self.mark)
 
     def end(self) -> None:
         """End the running tasks and start no more tasks, unless the application has started again."""

@@ -183,6 +183,8 @@ class Running:
 
     def _start_epochs(self, number: int) -> None:
         """Start the query whose micro-batches are the epochs of the long-running task with this number (from 0)."""
+        if self._ending.is_set():  # nothing would end the query
+            return
         name = f"task{number + 1}"
         ids = {"application": self._application.name, "task": name}
 
@@ -216,7 +218,7 @@ class Running:
         self._queries.append((query, work))
         # The query's sources answer, or it fails, or the time is over.
         while self._one_at_a_time and query.isActive and query.status["message"].startswith("Initializing"):
-            if time.monotonic() >= self._sources_by:
+            if time.monotonic() >= self._sources_by or self._ending.is_set():
                 return
             time.sleep(0.1)
 

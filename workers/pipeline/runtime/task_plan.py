@@ -29,7 +29,7 @@ from workers.pipeline.runtime.long_tasks import (
 CHECK_SECONDS = 0.2  # how often the number of slots is read; a call to Java that takes less than a millisecond
 # How long a new executor has before its Python workers start. They would delay its first heartbeats.
 SETTLING_SECONDS = 2.0
-MAX_PREPARATIONS = 20
+MAX_PREPARATIONS, MAX_EMPTY_ROUNDS = 20, 3
 IDLE_SECONDS = 20.0  # how long a query without a task waits for one
 
 log = logging.getLogger("weir.pipeline")
@@ -190,12 +190,15 @@ class TaskArranger:
 
     def _prepare_workers(self, tasks: int) -> None:
         """Run tasks until this number of new workers had one. Between two epochs, an old worker can also take one."""
-        prepared = 0
+        prepared = empty_rounds = 0
         try:
             for _ in range(MAX_PREPARATIONS):
                 self._pause(SETTLING_SECONDS)
-                prepared += sum(self._spark.parallelize(range(tasks), tasks).mapPartitions(prepare_worker).collect())
-                if prepared >= tasks:
+                new = sum(self._spark.parallelize(range(tasks), tasks).mapPartitions(prepare_worker).collect())
+                prepared += new
+                empty_rounds = 0 if new else empty_rounds + 1
+                # If no worker is new, the slots come from another application.
+                if prepared >= tasks or empty_rounds == MAX_EMPTY_ROUNDS:
                     return
         except (PySparkException, Py4JError) as error:
             log.warning("Failed to prepare the Python workers of new executors: %s", error)

@@ -14,8 +14,9 @@ from workers.pipeline.patterns.pattern import Pattern
 
 MAX_MATCHERS = 64  # of a process
 
-# Application, operator, its key groups, signature of the pattern, and type of its complex events.
-Place = tuple[str, str, tuple[str, ...], str, str]
+# Application, operator, number of its task, signature of the pattern, and type of its complex events. Batches of a task
+# have different key groups, but only the newest matcher can fit the stored state.
+Place = tuple[str, str, int, str, str]
 
 
 class MatcherCache:

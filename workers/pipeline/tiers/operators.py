@@ -150,7 +150,9 @@ class Work:
             else None
         )
         for pattern in operator.patterns:
-            matches = self._find_matches(operator, places, pattern, memory, batch, decisions, count.build(pattern.name))
+            matches = self._find_matches(
+                operator, count.task, pattern, memory, batch, decisions, count.build(pattern.name)
+            )
             if shedder.sheds and len(matches):
                 keys, counted = shedding.KeyRanks(shedder, matches.keys), count.build(pattern.name)
                 control_groups = keys.groups[keys.control & ~matches.suppressed]
@@ -172,7 +174,7 @@ class Work:
     def _find_matches(
         self,
         operator: Operator,
-        places: list[str],
+        task: int,
         pattern: Pattern,
         memory: state.OperatorMemory,
         due: pa.RecordBatch | None,
@@ -184,7 +186,7 @@ class Work:
         Loading and saving the pattern's state counts as its time too.
         """
         started = time.perf_counter()
-        place = self.application, operator.name, tuple(places), pattern.signature, pattern.emits
+        place = self.application, operator.name, task, pattern.signature, pattern.emits
         matcher = MATCHER_CACHE.resume(place, pattern, memory.get_states(pattern.signature))
         labeled = None if due is None else LabeledRows.build(pattern, due, self.graph.inner_types)
         parts = []

@@ -7,7 +7,7 @@ from workers.pipeline.matching.matcher import Matcher
 from workers.pipeline.tiers.matcher_cache import MAX_MATCHERS, MatcherCache
 
 PATTERN = pattern_of("SEQ(A; B)")
-PLACE = ("shop", "pairs", ("pairs/0",), PATTERN.signature, "")
+PLACE = ("shop", "pairs", 0, PATTERN.signature, "")
 
 
 def keep_one(kept: MatcherCache) -> tuple[Matcher, dict[int, bytes]]:
@@ -41,6 +41,6 @@ def test_a_process_keeps_a_limited_number_of_matchers():
     kept, matchers = MatcherCache(), []
     for number in range(MAX_MATCHERS + 1):
         matchers.append(Matcher(PATTERN))
-        kept.keep(("shop", str(number), (), "", ""), matchers[-1], {})
-    assert kept.resume(("shop", "0", (), "", ""), PATTERN, {}) is not matchers[0]
-    assert kept.resume(("shop", "1", (), "", ""), PATTERN, {}) is matchers[1]
+        kept.keep(("shop", str(number), 0, "", ""), matchers[-1], {})
+    assert kept.resume(("shop", "0", 0, "", ""), PATTERN, {}) is not matchers[0]
+    assert kept.resume(("shop", "1", 0, "", ""), PATTERN, {}) is matchers[1]
