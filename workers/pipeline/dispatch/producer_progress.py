@@ -57,16 +57,19 @@ class SessionProgress(StoredDocument, frozen=True):
             passed, position, newest_us = passed + 1, block.position + 1, max(newest_us, block.newest_us)
             settled_us = newest_us if block.is_last else settled_us
         added = SessionProgress(self.session, position, newest_us, settled_us, tuple(ahead[passed:]), trusted_us)
-        if len(added.ahead) <= MAX_AHEAD:
-            return added
-        trusted_us = added.ahead[-1].newest_us + lateness_us
-        return replace_fields(added, next=added.ahead[0].position, trusted_us=trusted_us).add((), lateness_us)
+        return added if len(added.ahead) <= MAX_AHEAD else added._continue_ahead(lateness_us)
 
     def skip_missing(self, watermark_us: int, lateness_us: int) -> "SessionProgress":
         """Return the progress without missing blocks that are late in any case."""
         if not self.ahead or self.ahead[0].newest_us > watermark_us:
             return self
-        return replace_fields(self, next=self.ahead[0].position).add((), lateness_us)
+        return self._continue_ahead(lateness_us)
+
+    def _continue_ahead(self, lateness_us: int) -> "SessionProgress":
+        """Return the progress from the first block ahead. Missing blocks may be as new as the newest block ahead."""
+        newest_us = max(block.newest_us for block in self.ahead)
+        trusted_us = max(self.trusted_us or 0, newest_us + lateness_us)
+        return replace_fields(self, next=self.ahead[0].position, trusted_us=trusted_us).add((), lateness_us)
 
 
 class ProducerProgress(StoredDocument, frozen=True):

@@ -92,7 +92,25 @@ def test_a_lost_block_delays_event_time_by_the_lateness_only():
     for place, second in enumerate((104, 106, 110, 112, 113), 3):
         end = dispatch(end, ONE, build_entry("t/a", place, second * SECOND))
         seen.append(end.watermark_us // SECOND)
-    assert seen == [100, 101, 110, 112, 113]
+    assert seen == [100, 101, 105, 112, 113], "the lateness applies until the newest block before the skip is older"
+
+
+def test_after_a_skip_a_block_that_was_in_transfer_is_not_late_before_the_lateness():
+    end = dispatch(begin(ONE), ONE, build_entry("t/a", 0, 100 * SECOND), build_entry("t/a", 2, 101 * SECOND))
+    end = dispatch(end, ONE, build_entry("t/a", 3, 106 * SECOND))
+    assert end.watermark_us == 101 * SECOND and not end.producers.sessions["t/a"].ahead, "the missing block is skipped"
+    end = dispatch(end, ONE, build_entry("t/a", 4, 107 * SECOND))
+    assert end.watermark_us == 102 * SECOND, "events of the missing block may be newer than the block that followed it"
+    end = dispatch(end, ONE, build_entry("t/a", 5, 111 * SECOND))
+    assert end.watermark_us == 111 * SECOND
+
+
+def test_a_skip_never_lets_the_order_count_earlier():
+    ahead = (OrderedBlock(1, 10 * SECOND, False), OrderedBlock(2, 9 * SECOND, True))
+    progress = SessionProgress("s", ahead=ahead, trusted_us=12 * SECOND).skip_missing(10 * SECOND, 5 * SECOND)
+    assert (progress.next, progress.trusted_us) == (3, 15 * SECOND), "the last block of a call may have older events"
+    progress = SessionProgress("s", ahead=ahead, trusted_us=40 * SECOND).skip_missing(10 * SECOND, 5 * SECOND)
+    assert progress.trusted_us == 40 * SECOND
 
 
 def test_a_session_remembers_a_limited_number_of_blocks():
