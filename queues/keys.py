@@ -74,7 +74,7 @@ PRODUCERS = Key(
 PRODUCER_SESSIONS = Key(
     "weir:producer-sessions:{queue}",
     "hash",
-    "web telemetry pipeline observer workers → pipeline",
+    "web workers → pipeline",
     "producer → its newest session, if it publishes in order: `queues.publishing.producer_order`",
 )
 INSTALLATION = Key(

@@ -92,6 +92,11 @@ def test_a_role_but_web_and_workers_writes_nothing_else_at_the_control_server(ro
     assert set(granted(role.control, reading=False)) - own == set()
 
 
+@pytest.mark.parametrize("role", ROLES[2:], ids=lambda role: role.name)
+def test_only_web_and_workers_may_register_sessions_of_producers(role):
+    assert keys.PRODUCER_SESSIONS.pattern not in granted(role.control, reading=False)
+
+
 def test_a_name_takes_its_parts_in_order():
     assert keys.RUNNING.build("alert", "n1") == "weir:running:alert:n1"
     assert keys.PIPELINE_RESULT.pattern == "weir:pipeline:result:*:*:*"

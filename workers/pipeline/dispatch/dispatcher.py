@@ -200,11 +200,11 @@ class Dispatcher:
             blocks.setdefault(name.partition("/")[0], []).extend(entry.block_id for entry in entries)
         if all(start.producers.knows(queue, block_ids) for queue, block_ids in blocks.items()):
             return start
-        sessions = {
-            f"{queue}/{producer.decode()}": session.decode()
-            for queue in self._producers
-            for producer, session in expect_bytes(self._control).hgetall(keys.PRODUCER_SESSIONS.build(queue)).items()
-        }
+        sessions: dict[str, str] = {}
+        for queue, producers in self._producers.items():
+            newest = expect_bytes(self._control).hmget(keys.PRODUCER_SESSIONS.build(queue), list(producers))
+            named = zip(producers, newest, strict=True)
+            sessions |= {f"{queue}/{producer}": session.decode() for producer, session in named if session}
         return replace_fields(start, producers=start.producers.register(self._producers, sessions))
 
     def _scan(self, topology: Topology, limit: int) -> tuple[dict[str, Scan], set[str]]:

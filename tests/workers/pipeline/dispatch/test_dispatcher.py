@@ -247,6 +247,23 @@ def test_event_time_follows_a_producer_in_order_without_lateness(control_server,
     made.close()
 
 
+def test_only_the_sessions_of_declared_producers_are_read(control_server, control, plant_topology, times, monkeypatch):
+    key, producers = keys.PRODUCER_SESSIONS.build("telemetry"), {"telemetry": ("silent", "gateway")}
+    control.hset(key, mapping={f"other-{number}": "f" * 16 for number in range(100)})
+    made = Dispatcher(control_server.url, "app", ("telemetry",), REPLICAS, CALM, producers, times)
+    sent, execute = [], made._control.execute_command
+    monkeypatch.setattr(
+        made._control, "execute_command", lambda *words, **how: sent.append(words) or execute(*words, **how)
+    )
+    with Client(control_server.url, "gateway", in_order=True) as client:
+        client.publish("telemetry", [{"type": "t", "source": "s"}] * 3_000)
+        assert made.step() == 3_000
+    assert [words for words in sent if key in words] == [("HMGET", key, "silent", "gateway")]
+    session = control.hget(key, "gateway").decode()
+    assert {name: own.session for name, own in made.cursor.producers.sessions.items()} == {"telemetry/gateway": session}
+    made.close()
+
+
 def test_after_a_restart_the_cursor_goes_on(dispatcher, publish, control_server, control, times):
     publish(1_000)
     dispatcher.step()
