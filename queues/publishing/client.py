@@ -237,23 +237,21 @@ class Client:
     def _publish_in_order(self, queue: str, build: Callable[[int], Iterable[pa.RecordBatch]]) -> PublishResult:
         """Publish a call after all earlier calls are stored. build: returns the batches, given the current time (µs).
 
-        If the control server is unavailable, readers treat the blocks as unordered. After an error, a new session
-        begins.
+        After an error, a new session begins, and the caller can publish the same events again.
         """
         with self._lock:
-            order = self._orders.setdefault(queue, ProducerOrder(self._control, self.producer, queue))
+            order = self._orders.setdefault(queue, ProducerOrder(self._control, self.producer, queue, self._monotonic))
         with order.lock:
-            batches = list(build(max(self._now_us(), order.newest_us + 1)))
+            before_us = order.newest_us
+            batches = list(build(max(self._now_us(), before_us + 1)))
             blocks = order.number_blocks(batches)
-            for batch in batches:
-                self.sample(queue, batch)
             try:
+                for batch in batches:
+                    self.sample(queue, batch)
                 order.register()
                 return self.publish_blocks(queue, blocks)
-            except redis.RedisError:
-                order.restart()
-                return self.publish_blocks(queue, blocks)
             except BaseException:
+                order.newest_us = before_us
                 order.restart()
                 raise
 

@@ -9,12 +9,16 @@ an earlier session count as unordered.
 | key | type | holds |
 |---|---|---|
 | `weir:producer-sessions:{queue}` | hash | producer → its newest session |
+
+The key expires SESSION_SECONDS after the last registration.
 """
 
+import math
 import re
 import secrets
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -26,6 +30,9 @@ from common.errors import MalformedEvent
 from queues import keys
 from queues.events.block import EncodedBlock, cut
 
+# A registration isn't acknowledged by replicas: a failover of the control server can lose it. It is therefore repeated.
+REGISTRATION_SECONDS = 10.0
+SESSION_SECONDS = 2 * 86_400
 _DIGITS = 16  # of a session, and of a number
 _BLOCK_ID = re.compile(r"([0-9a-f]{16})([0-9a-f]{16})")
 
@@ -51,10 +58,12 @@ class OrderMark(NamedTuple):
 
 
 class ProducerOrder:
-    """The order of one producer in one queue. Hold `lock` from `register` until the blocks are stored."""
+    """The order of one producer in one queue. Hold `lock` from `number_blocks` until the blocks are stored."""
 
-    def __init__(self, control: redis.Redis, producer: str, queue: str) -> None:
-        self._control, self._producer = control, producer
+    def __init__(
+        self, control: redis.Redis, producer: str, queue: str, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._control, self._producer, self._monotonic = control, producer, monotonic
         self._key = keys.PRODUCER_SESSIONS.build(queue)
         self.lock = threading.Lock()
         self.newest_us = -1  # µs since 1970: newest event time of the calls so far
@@ -63,13 +72,27 @@ class ProducerOrder:
     def restart(self) -> None:
         """Begin a new session. If a block was not stored, the order of its session can't become complete."""
         self._session, self._position = secrets.token_hex(_DIGITS // 2), 0
-        self._is_registered = False
+        self._registered_at = -math.inf  # by the monotonic clock
 
     def register(self) -> None:
-        """Make this session the producer's newest session, before its first block is stored. Raises `RedisError`."""
-        if not self._is_registered:
-            self._control.hset(self._key, self._producer, self._session)
-            self._is_registered = True
+        """Make this session the producer's newest session, before its first block, and every REGISTRATION_SECONDS.
+
+        If the control server is unavailable before the first block, readers treat the call's blocks as unordered, and
+        the next call belongs to a new session. Later, readers know the session, so it continues.
+        """
+        now = self._monotonic()
+        if now - self._registered_at < REGISTRATION_SECONDS:
+            return
+        try:
+            pipe = self._control.pipeline(transaction=False)
+            pipe.hset(self._key, self._producer, self._session)
+            pipe.expire(self._key, SESSION_SECONDS)
+            pipe.execute()
+        except (redis.RedisError, OSError):
+            if self._registered_at == -math.inf:
+                self.restart()
+                return
+        self._registered_at = now
 
     def number_blocks(self, batches: Iterable[pa.RecordBatch]) -> list[EncodedBlock]:
         """Return the blocks of a call. Raises `MalformedEvent` if an event isn't later than the previous call."""
@@ -85,8 +108,8 @@ class ProducerOrder:
                 " A client with in_order=True publishes in event-time order: sort the events, or use a client without"
                 " in_order.",
             )
-        self.newest_us = max(bounds["max"].as_py() for bounds in times)
         blocks = [block for batch in batches for block in cut(batch, str)]
+        self.newest_us = max(bounds["max"].as_py() for bounds in times)
         first, self._position = self._position, self._position + len(blocks)
         marks = (OrderMark(self._session, first + place, place == len(blocks) - 1) for place in range(len(blocks)))
         return [replace(block, block_id=mark.build_block_id()) for block, mark in zip(blocks, marks, strict=True)]

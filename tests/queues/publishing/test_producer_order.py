@@ -3,13 +3,16 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import redis
 
 from common.errors import MalformedEvent, NoContainerAvailable
 from queues import keys
 from queues.events.block import BLOCK_EVENTS
+from queues.publishing import producer_order
 from queues.publishing.client import Client
-from queues.publishing.producer_order import OrderMark
+from queues.publishing.producer_order import REGISTRATION_SECONDS, SESSION_SECONDS, OrderMark, ProducerOrder
 from queues.segments.segment import Segment
+from tests.workers.pipeline.times import Times
 
 NOW_SECONDS = 1_700_000_000.0
 
@@ -68,3 +71,79 @@ def test_after_a_failure_a_new_session_begins(client, nodes, control):
     after = control.hget(keys.PRODUCER_SESSIONS.build("alert"), "gateway")
     assert after != before
     assert OrderMark(after.decode(), 0, True) in [mark for mark, _ in read_marks(nodes)]
+
+
+@pytest.mark.parametrize("is_control_down", [False, True])
+def test_the_events_of_a_failed_call_can_be_published_again(client, nodes, control_server, is_control_down):
+    client.publish("alert", events(1, time=NOW_SECONDS))
+    if is_control_down:
+        control_server.kill()
+        client._orders["alert"].restart()  # the next call has to register its session, and fails twice
+    for node in nodes.values():
+        node.kill()
+    with pytest.raises(NoContainerAvailable):
+        client.publish("alert", events(1, time=NOW_SECONDS + 1))
+    for node in nodes.values():
+        node.start()
+    with pytest.raises(MalformedEvent):
+        client.publish("alert", events(1, time=NOW_SECONDS))
+    client.publish("alert", events(1, time=NOW_SECONDS + 1))
+    with pytest.raises(MalformedEvent):
+        client.publish("alert", events(1, time=NOW_SECONDS + 1))
+
+
+def test_the_events_of_a_call_that_could_not_be_encoded_can_be_published_again(client, nodes, monkeypatch):
+    client.publish("alert", events(1, time=NOW_SECONDS))
+    with monkeypatch.context() as patch:
+        patch.setattr(producer_order, "cut", lambda *_: (_ for _ in ()).throw(MemoryError))
+        with pytest.raises(MemoryError):
+            client.publish("alert", events(1, time=NOW_SECONDS + 1))
+    client.publish("alert", events(1, time=NOW_SECONDS + 1))
+    marks = [mark for mark, _ in read_marks(nodes)]
+    assert [mark.position for mark in marks] == [0, 1] and len({mark.session for mark in marks}) == 1
+
+
+def test_a_session_is_registered_again_in_case_that_the_control_server_lost_it(control):
+    times, key = Times(), keys.PRODUCER_SESSIONS.build("alert")
+    order = ProducerOrder(control, "gateway", "alert", times)
+    order.register()
+    session = control.hget(key, "gateway")
+    control.delete(key)
+    times.now += REGISTRATION_SECONDS - 1
+    order.register()
+    assert not control.exists(key)
+    times.now += 1
+    order.register()
+    assert control.hget(key, "gateway") == session
+    order.restart()
+    order.register()
+    assert control.hget(key, "gateway") != session, "a new session is registered at once"
+
+
+def test_a_session_stays_if_only_its_second_registration_fails(control, monkeypatch):
+    times, key = Times(), keys.PRODUCER_SESSIONS.build("alert")
+    order = ProducerOrder(control, "gateway", "alert", times)
+    order.register()
+    session = control.hget(key, "gateway")
+    attempts = []
+    with monkeypatch.context() as patch:
+        patch.setattr(control, "pipeline", lambda **_: attempts.append(1) or (_ for _ in ()).throw(redis.TimeoutError))
+        for _ in range(2):
+            times.now += REGISTRATION_SECONDS
+            order.register()
+            order.register()
+    assert len(attempts) == 2, "a call doesn't wait each time while the control server is unavailable"
+    times.now += REGISTRATION_SECONDS
+    control.delete(key)
+    order.register()
+    assert control.hget(key, "gateway") == session
+
+
+def test_sessions_expire_two_days_after_the_last_registration(control):
+    times, key = Times(), keys.PRODUCER_SESSIONS.build("alert")
+    order = ProducerOrder(control, "gateway", "alert", times)
+    for _ in range(2):
+        order.register()
+        assert SESSION_SECONDS - 60 < control.ttl(key) <= SESSION_SECONDS == 2 * 86_400
+        control.expire(key, 100)
+        times.now += REGISTRATION_SECONDS
