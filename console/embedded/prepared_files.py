@@ -11,7 +11,7 @@ import shutil
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -68,21 +68,14 @@ class PreparedFiles:
 
     def copy_database(self, database: Path) -> None:
         """Copy the migrated database to a new plant. An existing database stays as it is."""
-        source = self.folder / DATABASE
-        if database.exists() or not source.exists():
-            return
-        # Under another name until it is complete.
-        part = database.with_name(f"{database.name}.{os.getpid()}")
-        shutil.copyfile(source, part)
-        part.rename(database)
+        if self._is_kept(DATABASE) and not database.exists():
+            with suppress(OSError):  # another start has just deleted the folder
+                _copy_file(self.folder / DATABASE, database)
 
     def keep_database(self, database: Path) -> None:
         """Keep a migrated database to which nothing else was written."""
-        if not (self.folder / DATABASE).exists():
-            with suppress(OSError, BadInput, sqlite3.Error), closing(sqlite3.connect(database)) as connection:
-                part = self._create_part()
-                connection.execute("VACUUM INTO ?", [str(part / DATABASE)])
-                self._move(part, DATABASE)
+        if not self._is_kept(DATABASE):
+            self._keep(DATABASE, lambda copy: _copy_database(database, copy))
 
     def has_collected(self, data: Path) -> bool:
         """Return whether the data folder has the static files of the installed code."""
@@ -91,23 +84,40 @@ class PreparedFiles:
         return False
 
     def copy_static_files(self, static: Path) -> bool:
-        """Copy the static files if they are kept; return whether they were copied.
+        """Copy the static files if they are kept; return whether all of them were copied.
 
-        Files of other versions stay: pages in browsers may need them.
+        Files of other versions stay: pages in browsers may need them. After an incomplete copy, `collectstatic` can add
+        the missing files, because each copied file is complete.
         """
-        if not (source := self.folder / STATIC).is_dir():
+        if not self._is_kept(STATIC):
             return False
-        shutil.copytree(source, static, dirs_exist_ok=True)
-        return True
+        with suppress(OSError):  # another start deletes the folder, or the disk is full
+            shutil.copytree(self.folder / STATIC, static, dirs_exist_ok=True, copy_function=_copy_file)
+            return True
+        return False
 
     def keep_static_files(self, data: Path, static: Path) -> None:
         """Keep static files, and record that the data folder has them."""
-        if not (self.folder / STATIC).is_dir():
-            with suppress(OSError, BadInput):
-                part = self._create_part()
-                shutil.copytree(static, part / STATIC)
-                self._move(part, STATIC)
+        if not self._is_kept(STATIC):
+            self._keep(STATIC, lambda copy: shutil.copytree(static, copy))
         write_private(data / COLLECTED, self._digest)
+
+    def _is_kept(self, name: str) -> bool:
+        """Return whether the folder has a file or a folder with this name. Others' private folders have none."""
+        try:
+            return (self.folder / name).exists()
+        except OSError:
+            return False
+
+    def _keep(self, name: str, write: Callable[[Path], object]) -> None:
+        """Keep what `write` writes to a path, unless it fails or another start has just kept its own."""
+        with suppress(OSError, BadInput, sqlite3.Error):
+            part = self._create_part()
+            try:
+                write(part / name)
+                (part / name).rename(self.folder / name)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
 
     def _create_part(self) -> Path:
         """Return a new folder for a copy, and delete the folders of other versions."""
@@ -118,7 +128,18 @@ class PreparedFiles:
                 shutil.rmtree(other, ignore_errors=True)
         return Path(tempfile.mkdtemp(dir=self.folder))
 
-    def _move(self, part: Path, name: str) -> None:
-        with suppress(OSError):  # another start has just kept its own
-            (part / name).rename(self.folder / name)
-        shutil.rmtree(part, ignore_errors=True)
+
+def _copy_database(database: Path, copy: Path) -> None:
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("VACUUM INTO ?", [str(copy)])
+
+
+def _copy_file(source: str | Path, target: str | Path) -> None:
+    """Copy a file under another name until it is complete. Leaves no incomplete file. Raises `OSError`."""
+    part = Path(f"{target}.{os.getpid()}")
+    try:
+        shutil.copy2(source, part)
+        part.rename(target)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
