@@ -1,7 +1,8 @@
 """Python programs of a plant in forks of one process, which imports their modules once.
 
-The process that forks holds no secrets: its environment has none, and it loads the settings with the values of
-`PLACEHOLDERS`. A fork gets the environment of its program, and loads the settings again before it runs the program.
+The environment and the settings of the process that forks have no secrets: it loads the settings with the values of
+`PLACEHOLDERS`. It keeps the programs' environment in memory. It forks a Python program only after the imports have
+ended. A fork gets the environment of its program, and loads the settings again before it runs the program.
 """
 
 import atexit
@@ -138,7 +139,7 @@ class ImportedPrograms:
         self._done()
 
     def wait(self) -> None:
-        """Wait until everything is imported. The process then has one thread, and can be forked."""
+        """Wait until the imports have ended, so that their thread holds no lock in a fork."""
         self._thread.join()
         if not self._frozen:
             self._frozen = True
