@@ -6,6 +6,7 @@ from common import own_process
 from console.celery import create_application, keep_connections
 
 app = create_application(set_as_current=False)
+app.conf.beat_scheduler = "workers.coordination.beat:BeatProcessSchedule"
 beat_init.connect(keep_connections)
 
 

@@ -214,13 +214,13 @@ def connect(url: str) -> redis.Redis:
     )
 
 
-def run(agent: Agent, stop: threading.Event) -> None:
-    """Beat on each full second until a stop is requested."""
+def run(agent: Agent, stop: threading.Event, after_beat: Callable[[], None] = lambda: None) -> None:
+    """Beat on each full second until a stop is requested. after_beat: called after each beat."""
     last = time.monotonic() - 1.0
     while not stop.wait(wait_seconds(time.time(), time.monotonic() - last)):
         last = time.monotonic()
         agent.beat()
-        own_process.touch()
+        after_beat()
 
 
 def main(arguments: list[str]) -> int:
@@ -243,7 +243,7 @@ def main(arguments: list[str]) -> int:
     except BadInput as error:
         log.error("%s", error)
         return 2
-    run(agent, stop)
+    run(agent, stop, own_process.touch)
     agent.close()
     return 0
 

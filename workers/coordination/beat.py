@@ -44,9 +44,7 @@ class BeatSchedule(DatabaseScheduler):  # type: ignore[misc]  # it brings no typ
         if now < self._ticked_at:
             self._follow_the_clock()
         self._ticked_at = now
-        seconds = float(super().tick(*arguments, **named))
-        own_process.touch()
-        return seconds
+        return float(super().tick(*arguments, **named))
 
     def adjust(self, n: float, drift: float = 0.0) -> float:
         """Return a time as it is.
@@ -86,3 +84,12 @@ class BeatSchedule(DatabaseScheduler):  # type: ignore[misc]  # it brings no typ
                 self._dirty.add(name)  # to be stored
         # The heap is ordered by times of the old clock: its first entry would stay first forever.
         self._heap = None
+
+
+class BeatProcessSchedule(BeatSchedule):
+    """The schedule of a beat that is a process of its own. It touches the file of the process's health check."""
+
+    def tick(self, *arguments: object, **named: object) -> float:
+        seconds = super().tick(*arguments, **named)
+        own_process.touch()
+        return seconds

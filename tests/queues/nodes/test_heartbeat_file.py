@@ -5,13 +5,21 @@ import threading
 from pathlib import Path
 
 import pytest
+from django.utils.module_loading import import_string
+from django_celery_beat.schedulers import DatabaseScheduler
 
 from common import own_process
-from queues.nodes import agent
+from console import beat
+from console.celery import app as console_app
+from queues.nodes import agent, agent_threads
 from queues.publishing import telemetry
+from tests.waiting import until
 from workers.alerts import alerter
 from workers.alerts.alerter import Alerter
+from workers.coordination.beat import BeatSchedule
 from workers.snapshot.observer import Observer
+
+URL = "redis://127.0.0.1:1/0"
 
 
 class Rounds:
@@ -59,11 +67,38 @@ def test_without_a_name_there_is_no_file_and_where_none_can_be_nobody_ends(tmp_p
     assert not list(tmp_path.iterdir())
 
 
-def test_an_agent_and_a_telemetry_that_go_on_touch_it(file):
-    for run in (lambda: agent.run(Idle(), Rounds(1)), lambda: telemetry.run(Idle(), Idle(), Rounds(1))):
-        run()
-        assert file.exists()
-        file.unlink()
+def test_a_telemetry_that_goes_on_touches_it(file):
+    telemetry.run(Idle(), Idle(), Rounds(1))
+    assert file.exists()
+
+
+def test_an_agent_that_goes_on_touches_it(file, monkeypatch):
+    monkeypatch.setenv("REDIS_URL", URL)
+    monkeypatch.setattr(agent, "Agent", lambda *_: Idle())
+    monkeypatch.setattr(agent.threading, "Event", lambda: Rounds(1))
+    monkeypatch.setattr(own_process, "watch", lambda: None)
+    monkeypatch.setattr(agent.signal, "signal", lambda *_: None)
+    assert agent.main(["n1"]) == 0 and file.exists()
+
+
+def test_an_agent_in_a_thread_of_the_observer_does_not_touch_its_file(file, monkeypatch):
+    """The observer could hang meanwhile."""
+    beats = []
+    monkeypatch.setattr(agent_threads.Agent, "beat", lambda agent: beats.append(agent.name))
+    agents = agent_threads.AgentThreads(["n1"], URL)
+    agents.start()
+    until(lambda: beats)
+    agents.close()
+    assert not file.exists()
+
+
+def test_only_a_beat_in_its_own_process_touches_it(file, monkeypatch):
+    monkeypatch.setattr(DatabaseScheduler, "tick", lambda *_, **__: 1.0)
+    monkeypatch.setattr(DatabaseScheduler, "__init__", lambda *_, **__: None)
+    monkeypatch.setattr(BeatSchedule, "_follow_the_clock", lambda _: None)
+    for app, touches in ((console_app, False), (beat.app, True)):
+        import_string(app.conf.beat_scheduler.replace(":", "."))().tick()
+        assert file.exists() is touches
 
 
 def test_an_observer_touches_it_also_while_it_can_observe_nothing(file, monkeypatch):
