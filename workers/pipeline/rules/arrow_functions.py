@@ -76,10 +76,6 @@ def _make_arrow_function(kind: str, function: Callable[..., pa.Array], arguments
     return compile_call
 
 
-def _make_number_function(kind: str, function: Callable[..., Any], *arguments: str) -> Build:
-    return _make_arrow_function(kind, partial(compute_numbers, kind, function), arguments)
-
-
 def _compute_absolute(operand: Compiled) -> Compiled:
     number = _as_number(operand, "abs")
     return build(number.kind, pc.abs, number)
