@@ -21,28 +21,32 @@ from queues.segments.peek import MAX_EVENTS as MAX_PEEKED
 from workers.pipeline.declaration import pattern_trial
 from workers.pipeline.declaration.declaration import parse_queues
 from workers.pipeline.declaration.pattern_trial import PatternTrial
+from workers.pipeline.matching.search_limit import SearchLimit
 
 MAX_EVENTS = 500
 MAX_BYTES = 256 * 1024
 MAX_SECONDS = 2.0  # of the search of a trial, and of reading events
+MAX_RECORDED_BRANCHES = 50_000  # of the matches of a trial; a branch can keep all its events
 _STEPS_PER_CHECK = 64
+_REMEDY = "use fewer events, a shorter window, or conditions that fewer events satisfy"
 
 
-class TrialLimit:
-    """The time limit of a trial. Raises `Forbidden` when it is exceeded."""
+class TrialLimit(SearchLimit):
+    """The limits of a trial. Raises `Forbidden` when one is exceeded."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
-        self._monotonic, self._steps = monotonic, 0
+        self._monotonic, self._steps, self._recorded = monotonic, 0, 0
         self._end = monotonic() + MAX_SECONDS
 
     def check_step(self) -> None:
         self._steps += 1
         if self._steps % _STEPS_PER_CHECK == 0 and self._monotonic() > self._end:
-            raise Forbidden(
-                "events",
-                f"take more than {MAX_SECONDS:g} s to match; use fewer events, a shorter window, or conditions that "
-                "fewer events satisfy",
-            )
+            raise Forbidden("events", f"take more than {MAX_SECONDS:g} s to match; {_REMEDY}")
+
+    def check_recorded(self, branches: int) -> None:
+        self._recorded += branches
+        if self._recorded > MAX_RECORDED_BRANCHES:
+            raise Forbidden("events", f"have more than {MAX_RECORDED_BRANCHES:,} branches of matches; {_REMEDY}")
 
 
 def try_pattern(
@@ -64,7 +68,7 @@ def try_pattern(
     if rows.num_rows > MAX_EVENTS:
         raise BadInput("events", f"must be at most {MAX_EVENTS} events, not {rows.num_rows:,}")
     try:
-        return pattern_trial.try_pattern(application, pattern, rows, TrialLimit(monotonic).check_step)
+        return pattern_trial.try_pattern(application, pattern, rows, TrialLimit(monotonic))
     except Forbidden as error:
         audit_log.record_refusal(actor, "pipeline.declare", f"{application.name}/{pattern}", error.message)
         raise

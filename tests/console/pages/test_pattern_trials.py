@@ -16,6 +16,7 @@ from tests.console.page_form import source_of
 from tests.console.pipeline_sample import DECLARATION
 from workers.models import PipelineVersion
 from workers.pipeline.declaration.declared import Declarations, DeclarationText
+from workers.pipeline.matching.attempt import AutomatonRules
 
 pytestmark = pytest.mark.django_db
 ROWS = [
@@ -102,6 +103,54 @@ def test_a_search_that_takes_too_long_is_stopped_and_recorded(people, at_work):
             actor, BUSY, "load-rises", "\n".join(map(json.dumps, rows)), monotonic=lambda: next(times)
         )
     assert AuditEntry.objects.get(action="refused.pipeline.declare").target == "performance/load-rises"
+
+
+HOSTILE = """
+name: performance
+queues: [telemetry]
+sink: alert
+key: source
+patterns:
+  - name: many
+    pattern: SEQ(A+; C+; NOT N; B)
+    define:
+      A: "type = 'a'"
+      C: "type = 'a' and value > A.value"
+      N: "type = 'n' and value < A.value - C.value"
+      B: "type = 'b'"
+    within_seconds: 3600
+"""
+
+
+def try_hostile(people, events: int, others: int, monotonic):
+    """Try the pattern with events of which each doubles the choices, and events that each branch passes over."""
+    types = ["a"] * events + ["n"] * others
+    rows = [{"id": f"e{at}", "time": at, "type": type, "source": "x", "value": at} for at, type in enumerate(types)]
+    text = "\n".join(map(json.dumps, rows))
+    return pattern_trials.try_pattern(actor_of_name(people, "operator"), HOSTILE, "many", text, monotonic)
+
+
+def test_the_steps_of_all_parts_of_a_trial_count_for_its_time(people, at_work, monkeypatch):
+    """A step takes 12 µs here, so that the recorded search ends in time, but the matcher does not."""
+    now = 0.0
+    for name in ("list_takes", "pass_over"):
+        original = getattr(AutomatonRules, name)
+
+        def step(rules, *arguments, original=original):
+            nonlocal now
+            now += 12e-6
+            return original(rules, *arguments)
+
+        monkeypatch.setattr(AutomatonRules, name, step)
+    with pytest.raises(pattern_trials.Forbidden, match="take more than 2 s to match"):
+        try_hostile(people, 200, 300, lambda: now)
+    assert now == pytest.approx(pattern_trials.MAX_SECONDS, abs=0.01)
+
+
+def test_a_trial_with_too_many_branches_is_stopped_and_recorded(people, at_work):
+    with pytest.raises(pattern_trials.Forbidden, match="have more than 50,000 branches"):
+        try_hostile(people, 500, 0, lambda: 0.0)
+    assert AuditEntry.objects.get(action="refused.pipeline.declare").target == "performance/many"
 
 
 def actor_of_name(people, name):

@@ -7,7 +7,7 @@ and criteria have their declared values.
 
 import io
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +25,10 @@ from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.events.layout import CARRIED, TIMESTAMP, extract, unify_types
 from workers.pipeline.matching.complex_event import build_complex_events, convert_to_route_rows, drop_non_finite
 from workers.pipeline.matching.match_reasons import ExplainedEvent, create_explainer
-from workers.pipeline.matching.match_trace import SearchedEvents, skip_check
+from workers.pipeline.matching.match_trace import SearchedEvents
 from workers.pipeline.matching.matcher import Matcher, build_condition_columns, build_previous_columns, compute_masks
 from workers.pipeline.matching.retained import Matches, concatenate, order_rows
+from workers.pipeline.matching.search_limit import NO_LIMIT, SearchLimit
 from workers.pipeline.patterns.graph import Operator, compute_key_groups
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.rules.arrow_rules import ArrowRules
@@ -66,11 +67,11 @@ class PatternTrial:
 
 
 def try_pattern(
-    application: Application, name: str, events: pa.RecordBatch, check_step: Callable[[], None] = skip_check
+    application: Application, name: str, events: pa.RecordBatch, limit: SearchLimit = NO_LIMIT
 ) -> PatternTrial:
     """Search events for a pattern of an application. Raises `BadInput` that names the field.
 
-    events: with the schema of blocks. check_step: called at each step; it raises an error after too many.
+    events: with the schema of blocks. limit: of all searches together.
     """
     operator = next(
         (each for each in application.graph.operators if name in {pattern.name for pattern in each.patterns}), None
@@ -78,7 +79,7 @@ def try_pattern(
     if operator is None:
         known = ", ".join(pattern.name for pattern in application.patterns)
         raise BadInput("pattern", f"{name[:40]!r} is not a pattern of {application.name}; choose one of {known}")
-    return _Trial(application, _name_events(events), check_step).run(operator, name)
+    return _Trial(application, _name_events(events), limit).run(operator, name)
 
 
 def convert_events(events: object, now_us: int) -> pa.RecordBatch:
@@ -119,8 +120,8 @@ def _name_events(events: pa.RecordBatch) -> pa.RecordBatch:
 class _Trial:
     """One trial: its events, and the reasons why some of them don't reach the pattern."""
 
-    def __init__(self, application: Application, events: pa.RecordBatch, check_step: Callable[[], None]) -> None:
-        self._application, self._graph, self._check_step = application, application.graph, check_step
+    def __init__(self, application: Application, events: pa.RecordBatch, limit: SearchLimit) -> None:
+        self._application, self._graph, self._limit = application, application.graph, limit
         self._events = events
         self._excluded: dict[int, str] = {}  # place → reason
         self._notes: list[str] = []
@@ -230,8 +231,8 @@ class _Trial:
         named = _set_unique_ids(rows)
         seconds = [time_us / 1e6 for time_us in rows.column("time").to_pylist()]
         searched = SearchedEvents.build(named, masks, columns, seconds, pattern.within_us / 1e6)
-        explainer = create_explainer(pattern, searched, self._check_step)
-        matcher = Matcher(pattern, refuses_excess=True)
+        explainer = create_explainer(pattern, searched, self._limit)
+        matcher = Matcher(pattern, refuses_excess=True, limit=self._limit)
         matches = concatenate([matcher.take(named, masks, columns), matcher.finish()])
         return matches, explainer.explain(matches.get_event_ids())
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from workers.pipeline.matching.attempt import Attempt, AutomatonRules, Branch, Event, MatchAutomaton
 from workers.pipeline.matching.retained import EVENT, KEYED, GroupStates, Matches, build_empty, format_read_name
+from workers.pipeline.matching.search_limit import LimitedRules, SearchLimit
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.scalars import list_values
 
@@ -277,8 +278,8 @@ class AutomatonMatcher:
     are cut into batches.
     """
 
-    def __init__(self, pattern: Pattern, refuses_excess: bool = False) -> None:
-        self._rules = AutomatonRules(pattern, refuses_excess)
+    def __init__(self, pattern: Pattern, refuses_excess: bool = False, limit: SearchLimit | None = None) -> None:
+        self._rules = LimitedRules(pattern, refuses_excess, limit) if limit else AutomatonRules(pattern, refuses_excess)
         self._automata: dict[str, tuple[MatchAutomaton, int]] = {}
         self._deadlines: list[tuple[int, str]] = []
 

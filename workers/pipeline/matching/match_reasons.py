@@ -7,7 +7,7 @@ false`.
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,9 +18,9 @@ from workers.pipeline.matching.match_trace import (
     TracedAttempt,
     TracedRules,
     build_event,
-    skip_check,
     trace_attempts,
 )
+from workers.pipeline.matching.search_limit import NO_LIMIT, SearchLimit
 from workers.pipeline.patterns.explanation import compile_refutation
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.scalars import Scalar
@@ -53,18 +53,12 @@ class _Refusal(NamedTuple):
     text: str
 
 
-def create_explainer(
-    pattern: Pattern, events: SearchedEvents, check_step: Callable[[], None] = skip_check
-) -> "MatchExplainer":
-    """Search the events, and return an explainer of the search.
-
-    check_step: called at each step of the search and of the explanation; it raises an error after
-    too many steps.
-    """
+def create_explainer(pattern: Pattern, events: SearchedEvents, limit: SearchLimit = NO_LIMIT) -> "MatchExplainer":
+    """Search the events, and return an explainer of the search. limit: of the search and of the explanation."""
     is_pool = pattern.needed is not None and pattern.bindings is None and pattern.is_relaxed
     if is_pool and pattern.consume == "once":
         return _PoolExplainer(pattern, events)
-    return _AttemptExplainer(pattern, events, TracedRules(pattern, refuses_excess=True, check_step=check_step))
+    return _AttemptExplainer(pattern, events, TracedRules(pattern, refuses_excess=True, limit=limit))
 
 
 class MatchExplainer:
@@ -202,8 +196,8 @@ class _AttemptExplainer(MatchExplainer):
     def _find_holder(self, place: int) -> TracedAttempt | None:
         """Return the attempt that explains an event best: the one that it starts, or else the longest."""
         holders = self._holders.get(place, ())
-        own = [attempt for attempt in holders if attempt.start == place]
-        return next(iter(own), max(holders, key=lambda attempt: len(attempt.taken), default=None))
+        own = next((attempt for attempt in holders if attempt.start == place), None)
+        return own or max(holders, key=lambda attempt: len(attempt.taken), default=None)
 
     def _explain_taken(self, attempt: TracedAttempt, place: int) -> Iterator[str]:
         """Explain an event that an attempt has taken."""
@@ -280,7 +274,7 @@ class _AttemptExplainer(MatchExplainer):
 
     def _refuse(self, attempt: TracedAttempt, place: int, branches: list[Branch]) -> _Refusal:
         """Return why an attempt with these open branches doesn't take an event. rank -1: it could take the event."""
-        self._rules.check_step()
+        self._rules.limit.check_step()
         awaited, id = self._get_awaited(branches), self._events.ids[place]
         fitting = self._pattern.list_symbols(self._events.masks[place] & awaited)
         if not fitting:
@@ -309,9 +303,16 @@ class _AttemptExplainer(MatchExplainer):
         if plan is None or symbol not in plan.conditions:
             return ""
         row = build_event(self._pattern, self._events, place)[-1]
-        waiting = [way for way in branches if self._rules.automaton.get_state(way.state).wanted & bit]
-        texts = [plan.refute(symbol, row, way.bound) for way in waiting]
-        return texts[0] if texts and all(texts) else ""
+        first = ""
+        for branch in branches:
+            self._rules.limit.check_step()
+            if not self._rules.automaton.get_state(branch.state).wanted & bit:
+                continue
+            text = plan.refute(symbol, row, branch.bound)
+            if not text:
+                return ""
+            first = first or text
+        return first
 
     def _describe_stop(self, attempt: TracedAttempt) -> str:
         """Return how an event ended an attempt."""
@@ -385,6 +386,7 @@ class _AttemptExplainer(MatchExplainer):
         """Return the bits of the symbols that the branches wait for."""
         awaited = 0
         for branch in branches:
+            self._rules.limit.check_step()
             awaited |= self._rules.automaton.get_state(branch.state).wanted
         return awaited
 

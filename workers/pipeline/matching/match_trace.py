@@ -6,23 +6,20 @@ recorder takes no additional time.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 
 from workers.pipeline.matching.attempt import Attempt, AutomatonRules, Branch, Event
 from workers.pipeline.matching.interpreted import create_match_automaton
+from workers.pipeline.matching.search_limit import NO_LIMIT, LimitedRules, SearchLimit
 from workers.pipeline.patterns.automaton import Take
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.scalars import list_values
-
-
-def skip_check() -> None:
-    """Allow any number of steps."""
 
 
 class TakenEvent(NamedTuple):
@@ -84,6 +81,7 @@ class TracedAttempt(Attempt):
     changes: list[tuple[int, list[Branch]]] = field(default_factory=list)
     stopped_at: int | None = None
     match: tuple[TakenEvent, ...] = ()
+    limit: SearchLimit = NO_LIMIT
 
     @property
     def start(self) -> int:
@@ -97,7 +95,7 @@ class TracedAttempt(Attempt):
     @property
     def taken(self) -> tuple[TakenEvent, ...]:
         """Return the events of the match, or those that the preferred branch had taken at the end."""
-        return self.match or _list_taken(self.last_branches[0])
+        return self.match or _get_taken(self.last_branches[0])
 
     def find_branches(self, place: int) -> list[Branch]:
         """Return the branches that were open before an event."""
@@ -117,28 +115,32 @@ class TracedAttempt(Attempt):
         if not self.branches:
             self.stopped_at = place
             if not self.changes:
-                self.changes.append((place, before))
+                self._append(place, before)
         elif [(way.state, way.taken) for way in self.branches] != [(way.state, way.taken) for way in before]:
-            self.changes.append((place, self.branches))
+            self._append(place, self.branches)
+
+    def _append(self, place: int, branches: list[Branch]) -> None:
+        self.limit.check_recorded(len(branches))
+        self.changes.append((place, branches))
 
     def close(self, rules: AutomatonRules, to_the_last: bool = False) -> Branch | None:
         outcome = super().close(rules, to_the_last)
-        self.match = _list_taken(outcome) if outcome else ()
+        self.match = _get_taken(outcome) if outcome else ()
         return outcome
 
 
-def _list_taken(branch: Branch) -> tuple[TakenEvent, ...]:
-    return tuple(TakenEvent(*event) for event in branch.taken)
+def _get_taken(branch: Branch) -> tuple[TakenEvent, ...]:
+    """Return the events of a branch, which `TracedRules` has recorded as `TakenEvent`s."""
+    return cast(tuple[TakenEvent, ...], branch.taken)
 
 
 @dataclass
-class TracedRules(AutomatonRules):
-    """The rules of a recorded search. check_step: called at each step; it raises an error after too many.
+class TracedRules(LimitedRules):
+    """The rules of a recorded search.
 
     An event of the search is (time, place), and the values that conditions read. An attempt takes `TakenEvent`s.
     """
 
-    check_step: Callable[[], None] = skip_check
     key: str = ""
     attempts: list[TracedAttempt] = field(default_factory=list)
 
@@ -147,17 +149,13 @@ class TracedRules(AutomatonRules):
         self.needed = {}  # no attempt is postponed until all symbols that it needs have arrived
 
     def create_attempt(self, first_us: int, start: Branch) -> TracedAttempt:
-        return TracedAttempt(first_us, [start], key=self.key)
+        return TracedAttempt(first_us, [start], key=self.key, limit=self.limit)
 
     def begin(self, event: Event, mask: int) -> Attempt | None:
         attempt = super().begin(event, mask)
         if isinstance(attempt, TracedAttempt):
             self.attempts.append(attempt)
         return attempt
-
-    def list_takes(self, branch: Branch, event: Event, mask: int) -> tuple[Take, ...]:
-        self.check_step()
-        return super().list_takes(branch, event, mask)
 
     def take_event(self, branch: Branch, take: Take, event: Event, through: int, choices: tuple[int, ...]) -> Branch:
         after = super().take_event(branch, take, event, through, choices)
@@ -166,7 +164,7 @@ class TracedRules(AutomatonRules):
 
 
 def trace_attempts(rules: TracedRules, events: SearchedEvents) -> list[TracedAttempt]:
-    """Search the events key by key, and return all attempts. Raises what `check_step` raises."""
+    """Search the events key by key, and return all attempts. Raises what the limit raises."""
     for key, places in events.places_by_key.items():
         rules.key = key
         automaton = create_match_automaton(rules)

@@ -40,6 +40,7 @@ from workers.pipeline.matching.retained import (
     compute_least_by_group,
     format_read_name,
 )
+from workers.pipeline.matching.search_limit import SearchLimit
 from workers.pipeline.matching.sequence_once import SequenceOnceMatcher
 from workers.pipeline.matching.sequence_rows import SequenceRows
 from workers.pipeline.matching.step_conditions import StepConditions
@@ -221,33 +222,34 @@ class RawMatcher(Protocol):
     def load(self, states: GroupStates) -> None: ...
 
 
-def create_raw_matcher(pattern: Pattern, refuses_excess: bool = False) -> RawMatcher:
+def create_raw_matcher(pattern: Pattern, refuses_excess: bool = False, limit: SearchLimit | None = None) -> RawMatcher:
     if pattern.bindings:
         steps = StepConditions.build(pattern)
         if steps and pattern.consume == "skip-past-last":
             return CrossRows(steps)
         if steps and pattern.is_relaxed:
             return CrossOnceMatcher(steps)
-        return AutomatonMatcher(pattern, refuses_excess)
+        return AutomatonMatcher(pattern, refuses_excess, limit)
     if pattern.plain and pattern.consume == "skip-past-last":
         return SequenceRows(pattern)
     if pattern.plain and pattern.is_relaxed:
         return SequenceOnceMatcher(pattern)
     if pattern.needed and pattern.consume == "once" and pattern.is_relaxed:
         return ConjunctionOnceMatcher(pattern)
-    return AutomatonMatcher(pattern)
+    return AutomatonMatcher(pattern, limit=limit)
 
 
 class Matcher:
     """The open state of one pattern, for all keys that it receives.
 
     `partnerless` counts the received events that were not searched, since they could add to no match (`partners`).
-    refuses_excess: raise `Forbidden` if an attempt has too many branches, instead of dropping some.
+    refuses_excess: raise `Forbidden` if an attempt has too many branches, instead of dropping some. limit: of a search
+    event by event; a search of whole batches takes little time.
     """
 
-    def __init__(self, pattern: Pattern, refuses_excess: bool = False) -> None:
+    def __init__(self, pattern: Pattern, refuses_excess: bool = False, limit: SearchLimit | None = None) -> None:
         self.pattern = pattern
-        self._raw_matcher = create_raw_matcher(pattern, refuses_excess)
+        self._raw_matcher = create_raw_matcher(pattern, refuses_excess, limit)
         self._previous = PreviousEvents(pattern) if pattern.reads_previous else None
         self._suppression = Suppression(pattern.suppression_us, pattern.within_us)
         self.partnerless = 0

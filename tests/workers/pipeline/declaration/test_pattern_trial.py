@@ -8,6 +8,7 @@ import pytest
 from common.errors import BadInput, Forbidden
 from workers.pipeline.declaration.declaration import parse_application_text
 from workers.pipeline.declaration.pattern_trial import PatternTrial, read_events, try_pattern
+from workers.pipeline.matching.search_limit import SearchLimit
 
 TEXT = """
 name: cards
@@ -132,9 +133,10 @@ def test_the_error_for_an_unknown_pattern_lists_the_known_patterns():
 
 
 def test_a_trial_ends_at_the_limit_of_its_caller():
-    def stop():
-        raise Forbidden("events", "too many steps")
+    class NoSteps(SearchLimit):
+        def check_step(self):
+            raise Forbidden("events", "too many steps")
 
     events = read_events(json.dumps(payment("p1", 1, 1)), NOW_US)
     with pytest.raises(Forbidden):
-        try_pattern(parse_application_text(TEXT, Path()), "jump", events, stop)
+        try_pattern(parse_application_text(TEXT, Path()), "jump", events, NoSteps())

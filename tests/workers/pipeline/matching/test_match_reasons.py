@@ -7,15 +7,17 @@ from hypothesis import HealthCheck, given, reject, settings
 
 from common.errors import BadInput, Forbidden
 from tests.shared_data import DATA
-from tests.workers.pipeline.matching.patterns import match_all, rows_of
+from tests.workers.pipeline.matching.patterns import match_all, pattern_of, rows_of
 from tests.workers.pipeline.matching.test_cross_event_state import EVENTS as BOUND_EVENTS
 from tests.workers.pipeline.matching.test_cross_event_state import PATTERNS as BOUND_PATTERNS
 from tests.workers.pipeline.matching.test_matchers import ANY_PATTERN, CONJUNCTIONS, EVENTS
 from tests.workers.pipeline.matching.test_random_matches import documents
+from workers.pipeline.matching.attempt import AutomatonRules
 from workers.pipeline.matching.match_reasons import MAX_CANDIDATES, create_explainer
 from workers.pipeline.matching.match_request import answer
 from workers.pipeline.matching.match_trace import SearchedEvents, TracedRules, trace_attempts
-from workers.pipeline.matching.matcher import build_condition_columns, build_previous_columns, compute_masks
+from workers.pipeline.matching.matcher import Matcher, build_condition_columns, build_previous_columns, compute_masks
+from workers.pipeline.matching.search_limit import SearchLimit
 
 CASES = DATA / "reference"
 STRICT_ROWS = {"consume": "skip-past-last", "contiguity": "strict"}
@@ -181,16 +183,76 @@ def test_the_cases_of_other_engines_are_explained():
             assert (event["match"] is None) == bool(event["reasons"]), (case["id"], event)
 
 
+class CountedSteps(SearchLimit):
+    """A limit of the number of steps, which also counts the recorded branches."""
+
+    def __init__(self, max_steps: float = float("inf")) -> None:
+        self.max_steps, self.steps, self.recorded = max_steps, 0, 0
+
+    def check_step(self) -> None:
+        self.steps += 1
+        if self.steps > self.max_steps:
+            raise Forbidden("events", "too many steps")
+
+    def check_recorded(self, branches: int) -> None:
+        self.recorded += branches
+
+
 def test_a_search_with_too_many_steps_is_stopped():
     """The caller sets the limit of a search."""
-
-    def stop():
-        raise Forbidden("events", "too many steps")
-
     pattern = BOUND_PATTERNS[0]
     events = search(pattern, rows_of([(at, "A", at, "x") for at in range(20)]))
     with pytest.raises(Forbidden):
-        create_explainer(pattern, events, stop)
+        create_explainer(pattern, events, CountedSteps(0))
+
+
+NOT_BETWEEN = pattern_of(
+    "SEQ(A+; C+; NOT N; B)",
+    {
+        "A": "type = 'a'",
+        "C": "type = 'a' and value > A.value",
+        "N": "type = 'n' and value < A.value - C.value",
+        "B": "type = 'b'",
+    },
+    within_us=1_000,
+)
+MANY_BRANCHES = [*((at, "a", at, "x") for at in range(20)), *((at, "n", at, "x") for at in range(20, 40))]
+
+
+def test_each_step_of_the_search_and_of_the_matcher_counts(monkeypatch):
+    calls = []
+    for name in ("list_takes", "pass_over"):
+        original = getattr(AutomatonRules, name)
+
+        def count(rules, *arguments, original=original):
+            calls.append(original.__name__)
+            return original(rules, *arguments)
+
+        monkeypatch.setattr(AutomatonRules, name, count)
+    rows = rows_of(MANY_BRANCHES)
+    limit = CountedSteps()
+    trace_attempts(TracedRules(NOT_BETWEEN, limit=limit), search(NOT_BETWEEN, rows))
+    assert limit.steps == len(calls) and calls.count("pass_over") > 200
+    calls.clear()
+    limit = CountedSteps()
+    Matcher(NOT_BETWEEN, limit=limit).take(rows)
+    assert limit.steps == len(calls) and calls.count("pass_over") > 200
+
+
+def test_the_recorded_branches_count():
+    limit, rules = CountedSteps(), TracedRules(NOT_BETWEEN)
+    rules.limit = limit
+    attempts = trace_attempts(rules, search(NOT_BETWEEN, rows_of(MANY_BRANCHES)))
+    assert limit.recorded == sum(len(branches) for attempt in attempts for _, branches in attempt.changes) > 200
+
+
+def test_each_branch_that_an_explanation_reads_counts():
+    """An explanation of an event reads all branches of an attempt."""
+    limit, rows = CountedSteps(), rows_of(MANY_BRANCHES)
+    explainer = create_explainer(NOT_BETWEEN, search(NOT_BETWEEN, rows), limit)
+    before = limit.steps
+    explainer.explain([])
+    assert limit.steps - before > 5_000
 
 
 def test_expected_matches_are_compared_and_the_missing_ones_explained():
