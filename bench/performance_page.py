@@ -110,7 +110,7 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
         ),
         *(
             Row(
-                f"condition between events, {keys:,} keys",
+                f"conditions on pairs, {keys:,} keys",
                 "peers",
                 f"between_{keys}_keys_events_per_second",
                 "events/s",
