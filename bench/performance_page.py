@@ -62,6 +62,7 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
             0.12,
             True,
         ),
+        Row("the same with ordered producers, p95", "pipeline", "ordered_event_to_alert_p95_seconds", "s", 0.12, True),
         Row("the same during a burst, p95", "pipeline", "burst_event_to_alert_p95_seconds", "s", 0.5, True),
         Row("throughput of two executors, relative to one", "executors", "two_to_one", "", 1.7),
         Row("pause after a lost executor", "executors", "lost_executor_seconds", "s", 5.0, True),
