@@ -111,7 +111,7 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
         ),
         *(
             Row(
-                f"conditions on pairs, {keys:,} keys",
+                f"compared pairs, {keys:,} keys",
                 "peers",
                 f"between_{keys}_keys_events_per_second",
                 "events/s",
