@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 BAR, FULL = "█", 8  # a full bar: the target is just reached
-MAX_BARS = 12
+MAX_BARS = 10
 HEAD = """# Performance
 
 `manage.py bench NAME --json` measured every value on {machine}.
