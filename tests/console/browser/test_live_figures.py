@@ -133,8 +133,12 @@ def test_a_silent_observer_is_said_and_its_numbers_dim(open_page, observer):
     until(lambda: figure(page, "totals.in_per_second").evaluate(colour)[1] != seen[-1][1])
     expect(page.locator("#hero h1")).to_contain_text(re.compile(r"At \d\d:\d\d:\d\d: "))
     cause = "(part) => { part.dataset.paused = ''; part.innerHTML = '<h2>No data: the observer is suspended</h2>'; }"
-    page.locator("#frame-outage").evaluate(cause)
-    expect(page.locator("#disconnected")).to_be_hidden()  # the notice says it, with its button
+
+    def is_hidden():
+        page.locator("#frame-outage").evaluate(cause)  # the page may have read this part again
+        return page.locator("#disconnected").is_hidden()  # the notice says it, with its button
+
+    until(is_hidden, every_seconds=0.2)
 
 
 def without_socket(page):
