@@ -68,6 +68,14 @@ class CpuLimit:
             self._folder.rmdir()
 
 
+def start_program(command: list[str], environment: dict[str, str], log_file: Path) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own. It appends its output to the log file."""
+    with log_file.open("ab") as log:
+        return subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+
+
 class ExecutorHosts:
     """A standalone Spark cluster with a worker in each namespace. slots: Spark's cores of each worker."""
 
@@ -125,17 +133,7 @@ class ExecutorHosts:
     def _start(self, name: str, command: list[str], address: str) -> None:
         environment = {**clean_environment(), **self.environment, "SPARK_LOCAL_IP": address}
         environment |= {"WEIR_DATA": str(self._folder / name), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        with (self._folder / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._processes.append(process)
+        self._processes.append(start_program(command, environment, self._folder / f"{name}.log"))
 
     def count_workers(self) -> int | None:
         """Return how many workers the master has; None if its page doesn't respond."""

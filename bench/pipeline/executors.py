@@ -28,9 +28,16 @@ import pyarrow.compute as pc
 import redis
 
 from bench.pipeline.events import generate_events
-from bench.pipeline.executor_hosts import DESK, ExecutorHosts, await_true, executor_hosts, explain_missing
+from bench.pipeline.executor_hosts import (
+    DESK,
+    ExecutorHosts,
+    await_true,
+    executor_hosts,
+    explain_missing,
+    start_program,
+)
 from bench.pipeline.plant import NODES, Plant, Recorder, plant
-from bench.plant.running_plant import ROOT, clean_environment
+from bench.plant.running_plant import clean_environment
 from queues import keys
 from queues.control.replies import expect_bytes
 from queues.events.block import decode
@@ -107,16 +114,8 @@ def pipeline_process(hosts: ExecutorHosts, folder: Path, url: str) -> Iterator[s
         "WEIR_PIPELINE_APPLICATION": str(file),
         "WEIR_PIPELINE_EXECUTION": "tasks",
     }
-    with (folder / "pipeline.log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "workers.pipeline.runtime.application"],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    command = [sys.executable, "-m", "workers.pipeline.runtime.application"]
+    process = start_program(command, environment, folder / "pipeline.log")
     try:
         yield process
     finally:

@@ -5,6 +5,7 @@ reasons name the step that failed, with values, such as `p2 doesn't fit B: B.val
 false`.
 """
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -61,7 +62,7 @@ def create_explainer(pattern: Pattern, events: SearchedEvents, limit: SearchLimi
     return _AttemptExplainer(pattern, events, TracedRules(pattern, refuses_excess=True, limit=limit))
 
 
-class MatchExplainer:
+class MatchExplainer(ABC):
     """Explains events by the conditions of the symbols alone. Subclasses explain what the search does with them."""
 
     def __init__(self, pattern: Pattern, events: SearchedEvents) -> None:
@@ -98,8 +99,9 @@ class MatchExplainer:
         else:
             yield from self._explain_fit(place)
 
+    @abstractmethod
     def _explain_fit(self, place: int) -> Iterator[str]:
-        raise NotImplementedError
+        """Explain why an event that fits a symbol is in no match."""
 
     def _explain_misfit(self, place: int) -> Iterator[str]:
         """Explain why an event fits no symbol."""
