@@ -20,6 +20,7 @@ from queues.events.block import BLOCK_EVENTS
 from queues.topology import KnownTopology, Topology
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.admission import AdmissionLimits
+from workers.pipeline.dispatch.arrivals import ArrivalWatch
 from workers.pipeline.dispatch.assignment import MIN_PIECE_EVENTS, Dispatches, divide
 from workers.pipeline.dispatch.cursor import BEGINNING, Cursor, Entry, Producers, Scan, admit, advance, close
 from workers.pipeline.dispatch.result_queue import ResultQueue
@@ -32,7 +33,8 @@ TRIMMING_SECONDS = 0.5
 GATHERING_SHARE_OF_LATENESS = 0.4
 MIN_GATHERING_SECONDS, MAX_GATHERING_SECONDS = 0.5, 2.0
 GATHERING_SHARE_OF_LATENCY = 0.1  # if the application declares a latency
-# The pause between two steps is short while many events arrive: for BUSY_SECONDS after a dispatch at a high rate.
+# The pause between two steps is short while many events arrive: for BUSY_SECONDS after a dispatch at a high rate. After
+# it, the next step starts when an event arrives, or after BUSY_PAUSE_SECONDS.
 MIN_PAUSE_SECONDS, BUSY_PAUSE_SECONDS, CALM_PAUSE_SECONDS = 0.005, 0.02, 0.2
 BUSY_SECONDS = 1.0
 BUSY_EVENTS_PER_SECOND = 2_000.0
@@ -69,7 +71,7 @@ class Dispatcher:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._control = connect(control_url, socket_timeout=5.0)
-        self._nodes = Nodes(timeout_seconds=1.0)
+        self._nodes, self._arrivals = Nodes(timeout_seconds=1.0), ArrivalWatch()
         self._queues, self._replicas, self._defaults = queues, replicas, defaults
         self._producers: Producers = producers or {}
         self._controls_key = keys.PIPELINE_CONTROLS.build(application)
@@ -79,7 +81,8 @@ class Dispatcher:
         self._monotonic, self._clock = monotonic, clock
         self._down_since: dict[str, float] = {}
         self._idle_since = self._trimmed_at = monotonic()
-        self._dispatched_at = self._busy_until = -math.inf
+        self._stepped_at = self._dispatched_at = self._busy_until = -math.inf
+        self._has_dispatched_all = False  # whether no event waited in a container after the last step
         self._admission = AdmissionLimits(monotonic())
         self._trimmed: dict[str, str] = {}
         self._paused: dict[str, pausing.Pause] = {}
@@ -92,12 +95,27 @@ class Dispatcher:
 
     @property
     def pause_seconds(self) -> float:
-        """Return the time from the start of a step to the start of the next step."""
-        if self._monotonic() >= self._busy_until:
-            return CALM_PAUSE_SECONDS
+        """Return the time until the next step may start."""
+        now = self._monotonic()
+        if now >= self._busy_until:
+            return max(0.0, CALM_PAUSE_SECONDS - (now - self._stepped_at))
         controls = self.cursor.controls
         gathering = compute_gathering_seconds(controls.lateness_seconds, controls.latency_seconds)
-        return max(MIN_PAUSE_SECONDS, min(BUSY_PAUSE_SECONDS, gathering))
+        pause = max(MIN_PAUSE_SECONDS, min(BUSY_PAUSE_SECONDS, gathering))
+        return max(0.0, pause - (now - max(self._stepped_at, self._dispatched_at)))
+
+    def await_events(self) -> None:
+        """Wait for the next event while many events arrive, for at most BUSY_PAUSE_SECONDS."""
+        topology = self._known.latest
+        if topology is None or not self._has_dispatched_all or self._monotonic() >= self._busy_until:
+            return
+        read = [queue for queue in self._queues if queue not in self._paused]
+        known = {
+            node.url: {queue: self.cursor.ids.get(f"{queue}/{node.name}", BEGINNING) for queue in read}
+            for node in topology.nodes.values()
+            if node.name not in self.skipped
+        }
+        self._arrivals.await_entry(known, BUSY_PAUSE_SECONDS)
 
     def step(self, full: bool = False) -> int:
         """Make one dispatch if there is something new, and return the number of events.
@@ -106,6 +124,7 @@ class Dispatcher:
         full: there is no room for the complex events already found, so nothing is dispatched. Raises
         `DispatcherOvertaken` and `RedisError`.
         """
+        self._stepped_at, self._has_dispatched_all = self._monotonic(), False
         if full:
             self.stall_reason = "the outbox of complex events is full: their queues accept no events"
             return 0
@@ -141,7 +160,8 @@ class Dispatcher:
             self.stall_reason = f"consumption of {', '.join(self._paused)} is paused"
         elif limit >= beyond_limit:
             self.stall_reason = None
-        if all(scan.complete for scan in scans.values()):
+        is_complete = all(scan.complete for scan in scans.values())
+        if is_complete:
             events = sum(entry.events for scan in scans.values() for entry in scan.entries)
             gathering = compute_gathering_seconds(controls.lateness_seconds, controls.latency_seconds)
             is_soon = now - self._dispatched_at < gathering
@@ -150,6 +170,7 @@ class Dispatcher:
         events = self._dispatch_events(topology, scans, down, controls, max(limit, beyond_limit))
         if limit >= beyond_limit:
             self._admission.spend(events)
+        self._has_dispatched_all = is_complete
         return events
 
     def _dispatch_events(
@@ -264,6 +285,7 @@ class Dispatcher:
 
     def close(self) -> None:
         self._nodes.close()
+        self._arrivals.close()
         self._control.close()
 
 

@@ -235,7 +235,8 @@ MIN_COMPRESSED_BYTES = 8_192
 
 def encode(batch: pa.RecordBatch) -> bytes:
     """Return an Arrow stream of the batch, compressed unless it is small."""
-    if batch.nbytes < MIN_COMPRESSED_BYTES and not any(map(pa.types.is_dictionary, batch.schema.types)):
+    is_small = pa.ipc.get_record_batch_size(batch) < MIN_COMPRESSED_BYTES
+    if is_small and not any(map(pa.types.is_dictionary, batch.schema.types)):
         return b"".join((batch.schema.serialize(), batch.serialize()))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=_COMPRESSED) as writer:

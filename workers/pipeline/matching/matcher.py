@@ -274,9 +274,9 @@ class Matcher:
         """Return how often an attempt dropped branches because it had too many."""
         return self._raw_matcher.excess if isinstance(self._raw_matcher, AutomatonMatcher) else 0
 
-    def save(self) -> dict[int, bytes]:
-        """Return the state of each key group that has some."""
-        states = GroupStates()
+    def save(self, groups: Collection[int] | None = None) -> dict[int, bytes]:
+        """Return the state of each key group that has some. groups: only of these groups (None: of all groups)."""
+        states = GroupStates(groups=groups)
         self._raw_matcher.save(states)
         self._suppression.save(states)
         if self._previous:

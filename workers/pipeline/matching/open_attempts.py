@@ -330,12 +330,13 @@ class AttemptTable:
 
     def save(self, states: GroupStates) -> None:
         """Store the events of the attempts in the states of their key groups."""
-        if len(self):
-            states.put_rows("open", self._collect_rows())
-
-    def _collect_rows(self) -> pa.RecordBatch:
-        """Return the events, each with the number of its attempt, its step, and the time of the first event."""
         kept = np.flatnonzero(self._taken.values)
+        kept = kept[states.select(self.keys.groups.values[self._key.values[kept]])]
+        if len(kept):
+            states.put_rows("open", self._collect_rows(kept))
+
+    def _collect_rows(self, kept: np.ndarray) -> pa.RecordBatch:
+        """Return the events of attempts, each with the attempt, its step, and the time of its first event."""
         events = self.get_events(kept)
         attempts, steps = np.nonzero(events >= 0)
         rows = self.take_events(events[attempts, steps], self._key.values[kept[attempts]])

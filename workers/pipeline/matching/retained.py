@@ -5,7 +5,7 @@ matchers. The state of a matcher is one value for each key group: JSON values an
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -260,17 +260,30 @@ class GroupParts:
 
 
 class GroupStates:
-    """The parts of many groups, combined by name and split again."""
+    """The parts of many groups, combined by name and split again. groups: groups that are stored (None: all)."""
 
-    def __init__(self, states: Mapping[int, bytes] | None = None) -> None:
+    def __init__(self, states: Mapping[int, bytes] | None = None, groups: Collection[int] | None = None) -> None:
         self._parts = {group: GroupParts.unpack(data) for group, data in (states or {}).items()}
+        self._groups = groups
+
+    def select(self, groups: np.ndarray) -> np.ndarray:
+        """Return whether each of these groups is stored."""
+        if self._groups is None:
+            return np.ones(len(groups), bool)
+        stored = np.zeros(max(max(self._groups, default=0), int(groups.max(initial=0))) + 1, bool)
+        stored[list(self._groups)] = True
+        is_stored: np.ndarray = stored[groups]
+        return is_stored
 
     def put_values(self, name: str, values: Mapping[int, Any]) -> None:
         for group, value in values.items():
-            self._parts.setdefault(group, GroupParts()).values[name] = value
+            if self._groups is None or group in self._groups:
+                self._parts.setdefault(group, GroupParts()).values[name] = value
 
     def put_rows(self, name: str, rows: pa.RecordBatch | None) -> None:
         """Add rows with a column `group`."""
+        if rows is not None and self._groups is not None:
+            rows = rows.filter(pa.array(self.select(rows.column("group").to_numpy())))
         if rows is not None and rows.num_rows:
             for group, part in group_rows(rows).items():
                 self._parts.setdefault(group, GroupParts()).rows[name] = part

@@ -224,10 +224,9 @@ class Running:
 
     def _dispatch_events(self) -> None:
         """Run the dispatcher's thread. It tries an unavailable server again; any other error ends the run."""
-        started = time.monotonic()
-        while not self._ending.wait(max(0.0, started + self._dispatcher.pause_seconds - time.monotonic())):
-            started = time.monotonic()
+        while not self._ending.wait(self._dispatcher.pause_seconds):
             try:
+                self._dispatcher.await_events()
                 events = self._dispatcher.step(self.outbox.is_full)
                 dispatcher = self._dispatcher
                 self._status.record_dispatch(dispatcher.cursor, events, dispatcher.stall_reason, dispatcher.skipped)

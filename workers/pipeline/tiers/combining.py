@@ -93,6 +93,11 @@ class CombinedOffset(VersionedDocument, frozen=True):
         due_us = min(blob.last_us, self.watermark_us) + 1 - max(blob.first_us, begin)
         return max(0, due_us) / max(1, blob.last_us + 1 - blob.first_us)
 
+    @property
+    def now_us(self) -> int | None:
+        """Return the earliest time of events that this batch leaves to later batches; None: all events are left."""
+        return None if self.watermark_us is None else self.watermark_us + 1
+
     def wants(self, first_us: int) -> bool:
         """Return whether rows from this event time on may be due in this batch."""
         return self.watermark_us is not None and first_us <= self.watermark_us

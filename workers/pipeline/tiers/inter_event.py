@@ -140,9 +140,10 @@ class InterEventWork(BatchWork):
                 for name, count in counts.items()
                 for task, groups in enumerate(distribute_groups(count, everything), 1)
             ]
-        due = {} if combined.watermark_us is None else self._store.list_due_groups(combined.watermark_us)
-        if not rows and not any(name in due for name in counts):
-            return []
+        if not rows:
+            due = {} if combined.now_us is None else self._store.list_due_groups(combined.now_us)
+            if not any(name in due for name in counts):
+                return []
         return [[Unit(name, everything) for name in counts]]
 
     def _saves_time(self, counts: Mapping[str, int], rows: int, cores: int) -> bool:

@@ -76,13 +76,15 @@ class Work:
         if due.num_rows:
             count.early_us = due.column("time")[due.num_rows // 20].as_py()
         groups = {group for rows in (due, late) if rows.num_rows for group in rows.column("group").unique().to_pylist()}
-        if self.combined.watermark_us is not None:
-            timers = store.list_due_groups(self.combined.watermark_us).get(unit.operator, ())
+        if (now_us := self.combined.now_us) is not None:
+            timers = store.list_due_groups(now_us).get(unit.operator, ())
             groups |= set(timers) & set(unit.groups)
         places = sorted(f"{operator.name}/{group}" for group in groups)
         before = store.load(places, self.batch)
         if places and before is not None:
-            store.write(self.batch, self._work(operator, places, before, due, late, count))
+            limit_bytes = state.place_limit(len(self.graph.operators), KEY_GROUPS)
+            memory = state.OperatorMemory.build(before, limit_bytes, groups)
+            store.write(self.batch, self._work(operator, places, memory, due, late, count))
         count.seconds = time.perf_counter() - started
         return count
 
@@ -135,12 +137,11 @@ class Work:
         self,
         operator: Operator,
         places: list[str],
-        before: dict[str, bytes],
+        memory: state.OperatorMemory,
         due: pa.Table,
         late: pa.Table,
         count: OperatorCount,
     ) -> state.WrittenState:
-        memory = state.OperatorMemory.build(before, state.place_limit(len(self.graph.operators), KEY_GROUPS))
         batch = due.combine_chunks().to_batches()[0] if due.num_rows else None
         made = []
         shedder = self.combined.controls.shedder
@@ -187,7 +188,8 @@ class Work:
         """
         started = time.perf_counter()
         place = self.application, operator.name, task, pattern.signature, pattern.emits
-        matcher = MATCHER_CACHE.resume(place, pattern, memory.get_states(pattern.signature))
+        kept = MATCHER_CACHE.resume(place, pattern, memory.get_states(pattern.signature), memory.groups)
+        matcher = kept.matcher
         labeled = None if due is None else LabeledRows.build(pattern, due, self.graph.inner_types)
         parts = []
         if labeled is not None:
@@ -200,15 +202,14 @@ class Work:
                 count.types,
                 shedding.limit_types(shedding.count_by_label(labeled.labels, of_use), list_named_types(pattern)),
             )
-        if self.combined.watermark_us is not None:
-            parts.append(matcher.advance(self.combined.watermark_us + 1))
+        if (now_us := self.combined.now_us) is not None:
+            parts.append(matcher.advance(now_us))
         matches = concatenate(parts)
         suppressed = int(matches.suppressed.sum())
         count.matches += len(matches) - suppressed
         count.suppressed += suppressed
-        states = matcher.save()
-        memory.keep(pattern.signature, states, matcher.compute_timers())
-        MATCHER_CACHE.keep(place, matcher, states)
+        memory.keep(pattern.signature, kept.save(memory.groups), matcher.compute_timers())
+        MATCHER_CACHE.keep(place, kept)
         count.partnerless += matcher.partnerless
         count.excess += matcher.excess
         count.seconds += time.perf_counter() - started
@@ -226,8 +227,8 @@ class Work:
             share = 0.0 if shedder.is_shedding(pattern.name) else SAMPLED_ROWS / labeled.rows.num_rows
             sampled = shedding.KeyRanks(shedder, labeled.rows.column("match_key")).select_sample(share)
             survivors = sample.add(labeled, sampled, matches)
-        if self.combined.watermark_us is not None:
-            sample.advance(self.combined.watermark_us + 1)
+        if (now_us := self.combined.now_us) is not None:
+            sample.advance(now_us)
         memory.keep(signature, sample.save(), sample.compute_timers())
         return survivors
 

@@ -121,11 +121,11 @@ class StateStore:
         if not self._write(keys=places, args=written.build_arguments(batch)):
             raise NewerState(f"a later batch than {batch} is already written: another run has taken over.")
 
-    def list_due_groups(self, watermark_us: int) -> dict[str, list[int]]:
+    def list_due_groups(self, now_us: int) -> dict[str, list[int]]:
         """Return, per operator, the groups to be checked at this event time, even without events."""
         due_groups: dict[str, list[int]] = {}
         for place, due_us in expect_bytes(self._control).hgetall(self._pending).items():
-            if int(due_us) <= watermark_us:
+            if int(due_us) <= now_us:
                 operator, _, group = place.decode().rpartition("/")
                 due_groups.setdefault(operator, []).append(int(group))
         return due_groups
@@ -216,20 +216,23 @@ def place_limit(operators: int, groups: int) -> int:
 class OperatorMemory:
     """The stored states of an operator.
 
-    parts: signature → group → state. The part of a pattern that is no longer used is dropped.
-    max_place_bytes: limit of a group. forgotten_bytes: signature → bytes that did not fit, once `written`.
+    groups: all groups of the batch. parts: signature → group → state. The part of a pattern that is no longer used is
+    dropped. max_place_bytes: limit of a group. forgotten_bytes: signature → bytes that did not fit, once `written`.
     """
 
     max_place_bytes: int = MAX_STATE_BYTES
+    groups: frozenset[int] = frozenset()
     parts: dict[str, dict[int, bytes]] = field(default_factory=dict)
     forgotten_bytes: dict[str, int] = field(default_factory=dict)
     _kept: dict[int, dict[str, bytes]] = field(default_factory=dict)
     _timers_us: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def build(cls, places: Mapping[str, bytes], max_place_bytes: int = MAX_STATE_BYTES) -> "OperatorMemory":
+    def build(
+        cls, places: Mapping[str, bytes], max_place_bytes: int = MAX_STATE_BYTES, groups: Collection[int] = ()
+    ) -> "OperatorMemory":
         """Build from the values of places (`operator/group`)."""
-        memory = cls(max_place_bytes)
+        memory = cls(max_place_bytes, frozenset(groups))
         for place, data in places.items():
             group = int(place.rpartition("/")[2])
             (length,) = _LENGTH.unpack_from(data)

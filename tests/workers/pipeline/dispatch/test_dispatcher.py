@@ -13,6 +13,7 @@ from queues.segments.segment import Segment
 from tests.workers.pipeline.times import Times
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.admission import Reserve
+from workers.pipeline.dispatch.arrivals import ArrivalWatch
 from workers.pipeline.dispatch.assignment import DispatcherOvertaken, Dispatches
 from workers.pipeline.dispatch.dispatcher import BUSY_SECONDS, CALM_PAUSE_SECONDS, Dispatcher, compute_gathering_seconds
 from workers.pipeline.dispatch.result_queue import AttemptOvertaken, Blob, Result, ResultQueue, Room
@@ -226,6 +227,26 @@ def test_steps_are_short_while_events_arrive_at_a_high_rate(dispatcher, publish,
     publish(100)
     dispatcher.step()
     assert dispatcher.pause_seconds == CALM_PAUSE_SECONDS
+
+
+def test_the_next_event_is_awaited_while_many_arrive(dispatcher, publish, control, times, monkeypatch):
+    awaited: list[dict[str, dict[str, str]]] = []
+    monkeypatch.setattr(ArrivalWatch, "await_entry", lambda _, known, seconds: awaited.append(dict(known)))
+    publish(100)
+    dispatcher.step()
+    dispatcher.await_events()
+    assert not awaited, "few events arrive"
+    publish(40_000)
+    dispatcher.step()
+    dispatcher.await_events()
+    read = {tuple(after.items()) for after in awaited.pop().values()}
+    assert read == {(("telemetry", entry_id),) for entry_id in dispatcher.cursor.ids.values()}
+    steer(control, admit_events_per_batch=512)
+    publish(40_000)
+    work(control)
+    dispatcher.step()
+    dispatcher.await_events()
+    assert not awaited, "events wait already"
 
 
 def test_event_time_follows_a_producer_in_order_without_lateness(control_server, control, plant_topology, times):
