@@ -7,7 +7,7 @@ reset. Each process of a task has its own matchers. The results don't depend on 
 
 Small batches have few of the key groups, and each batch has others. A matcher therefore keeps the groups of earlier
 batches. Only the groups of a batch receive events, and only they can have attempts that event time ends, since all
-groups that are due are groups of the batch. The other groups stay as they are stored.
+groups of the task that are due are groups of the batch. The other groups stay as they are stored.
 """
 
 from collections import OrderedDict
@@ -19,8 +19,9 @@ from workers.pipeline.patterns.pattern import Pattern
 
 MAX_MATCHERS = 64  # of a process
 
-# Application, operator, number of its task, signature of the pattern, and type of its complex events.
-Place = tuple[str, str, int, str, str]
+# Application, operator, key groups of the task, signature of the pattern, and type of its complex events. A matcher has
+# no groups of other tasks: event time could end their attempts before the events of the same batch are taken.
+Place = tuple[str, str, tuple[int, ...], str, str]
 
 
 @dataclass

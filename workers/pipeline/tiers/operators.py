@@ -84,7 +84,7 @@ class Work:
         if places and before is not None:
             limit_bytes = state.place_limit(len(self.graph.operators), KEY_GROUPS)
             memory = state.OperatorMemory.build(before, limit_bytes, groups)
-            store.write(self.batch, self._work(operator, places, memory, due, late, count))
+            store.write(self.batch, self._work(operator, unit, places, memory, due, late, count))
         count.seconds = time.perf_counter() - started
         return count
 
@@ -136,6 +136,7 @@ class Work:
     def _work(
         self,
         operator: Operator,
+        unit: Unit,
         places: list[str],
         memory: state.OperatorMemory,
         due: pa.Table,
@@ -152,7 +153,7 @@ class Work:
         )
         for pattern in operator.patterns:
             matches = self._find_matches(
-                operator, count.task, pattern, memory, batch, decisions, count.build(pattern.name)
+                operator, unit.groups, pattern, memory, batch, decisions, count.build(pattern.name)
             )
             if shedder.sheds and len(matches):
                 keys, counted = shedding.KeyRanks(shedder, matches.keys), count.build(pattern.name)
@@ -175,7 +176,7 @@ class Work:
     def _find_matches(
         self,
         operator: Operator,
-        task: int,
+        unit_groups: tuple[int, ...],
         pattern: Pattern,
         memory: state.OperatorMemory,
         due: pa.RecordBatch | None,
@@ -187,7 +188,7 @@ class Work:
         Loading and saving the pattern's state counts as its time too.
         """
         started = time.perf_counter()
-        place = self.application, operator.name, task, pattern.signature, pattern.emits
+        place = self.application, operator.name, unit_groups, pattern.signature, pattern.emits
         kept = MATCHER_CACHE.resume(place, pattern, memory.get_states(pattern.signature), memory.groups)
         matcher = kept.matcher
         labeled = None if due is None else LabeledRows.build(pattern, due, self.graph.inner_types)

@@ -13,7 +13,7 @@ from workers.pipeline.tiers.matcher_cache import MAX_MATCHERS, KeptMatcher, Matc
 
 PATTERN, KEYS = pattern_of("SEQ(A; B)"), "abcdefghijkl"
 GROUPS = range(KEY_GROUPS)
-PLACE = ("shop", "pairs", 0, PATTERN.signature, "")
+PLACE = ("shop", "pairs", tuple(GROUPS), PATTERN.signature, "")
 
 
 def keep_one(cache: MatcherCache) -> tuple[KeptMatcher, dict[int, bytes]]:
@@ -69,9 +69,9 @@ def test_a_process_keeps_a_limited_number_of_matchers():
     cache, matchers = MatcherCache(), []
     for number in range(MAX_MATCHERS + 1):
         matchers.append(KeptMatcher(Matcher(PATTERN), {}))
-        cache.keep(("shop", str(number), 0, "", ""), matchers[-1])
-    assert cache.resume(("shop", "0", 0, "", ""), PATTERN, {}, GROUPS) is not matchers[0]
-    assert cache.resume(("shop", "1", 0, "", ""), PATTERN, {}, GROUPS) is matchers[1]
+        cache.keep(("shop", str(number), (), "", ""), matchers[-1])
+    assert cache.resume(("shop", "0", (), "", ""), PATTERN, {}, GROUPS) is not matchers[0]
+    assert cache.resume(("shop", "1", (), "", ""), PATTERN, {}, GROUPS) is matchers[1]
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,21 @@ def test_any_cut_into_results_and_batches_with_kills_and_copies_gives_the_matche
     assert tier.results.measure_room().used_bytes == 0, "what was worked is gone from the queue"
 
 
+def test_event_time_ends_no_attempt_of_another_task_before_the_task_has_its_events(control):
+    tier = Tier(control, GRAPH)
+    (_, ahead), (border, behind) = sorted((compute_key_group(key), key) for key in "xy")
+    split = (tuple(range(border)), tuple(range(border, KEY_GROUPS)))
+    tier.publish(batch_of([(0, "A", 1.0, behind), (1, "B", 1.0, behind)]), None)
+    tier.plan(1)
+    tier.work(tasks=1)
+    tier.publish(batch_of([(12, "A", 1.0, behind), (30, "A", 1.0, ahead)]), 1)
+    tier.plan(30)
+    work = Work("", APPLICATION, "run", tier.batch, tier.offset, GRAPH, {"aba": ("alert",)}, 0)
+    for own in split:
+        work.process_unit(control, Unit("low", own))
+    assert len(tier.emitted()) == 1
+
+
 def test_an_event_behind_the_watermark_is_counted_and_kept_as_late_and_matched_no_more(control):
     tier = Tier(control, GRAPH)
     tier.publish(batch_of([(10, "A", 1.0, "x")]), None)
