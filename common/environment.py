@@ -348,6 +348,13 @@ SPARK_DRIVER_HOST = Variable(
 SPARK_SECRET = Variable(
     "WEIR_SPARK_SECRET", "for a Spark cluster: authentication secret of its master, workers, and drivers", secret=True
 )
+SPARK = OneOf(
+    "WEIR_SPARK",
+    "when the pipeline starts Spark: `on-demand` (when an application needs it; until then, its process executes the"
+    " batches) or `always`",
+    "on-demand",
+    words_known=("on-demand", "always"),
+)
 PIPELINE_APPLICATION = Folder(
     "WEIR_PIPELINE_APPLICATION", "YAML declaration of the application", unset="the default application"
 )

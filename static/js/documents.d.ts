@@ -277,6 +277,8 @@ interface ApplicationStatus {
   "rules": Array<RuleStatus>;
   "rule_engine": string;
   "spark_reason": string | null;
+  "place": string;
+  "place_reason": string;
   "batch_seconds": number | null;
   "batch_overhead_seconds": number | null;
   "batch_overhead_cv2": number | null;

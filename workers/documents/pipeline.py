@@ -27,6 +27,7 @@ UNHEARD = (NOT_REPORTING, None)  # it does not report, or has never reported
 AT_WORK = (RUNNING, STALLED)  # the process runs
 OUTDATED = (STALLED, FAILED, NOT_REPORTING)  # its figures are from its last work
 RULE_ENGINES = (IN_ARROW, IN_SPARK) = ("arrow", "spark")
+PLACES = (IN_PROCESS, ON_SPARK) = ("process", "spark")
 State = Annotated[str, describe(values=STATES)]
 Measures = dict[str, float | None]  # controllers.parallelism.measured_topology.MEASURES of one task
 
@@ -207,6 +208,10 @@ class ApplicationStatus(StoredDocument, frozen=True, kw_only=True):
     rules: list[RuleStatus] = []
     rule_engine: Annotated[str, describe("Engine that runs the rules.", values=RULE_ENGINES)] = IN_SPARK
     spark_reason: Annotated[str | None, describe("Why Spark runs the rules; null: Arrow runs them, or unknown.")] = None
+    place: Annotated[
+        str, describe("Where it runs: in threads of the pipeline's process, or on Spark.", values=PLACES)
+    ] = ON_SPARK
+    place_reason: Annotated[str, describe("Why it runs there, as a clause; empty: unknown.")] = ""
     batch_seconds: Seconds | None = None
     batch_overhead_seconds: Seconds | None = None
     batch_overhead_cv2: Annotated[

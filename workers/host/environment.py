@@ -51,6 +51,7 @@ PIPELINE = frozenset(
         variables.REDIS_URL,
         variables.DATA,
         variables.NODE_LOGIN,
+        variables.SPARK,
         variables.SPARK_SECRET,
         variables.HEARTBEAT_FILE,
     )

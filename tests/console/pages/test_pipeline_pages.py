@@ -53,6 +53,21 @@ def test_the_page_says_what_runs_the_rules_and_why_it_is_spark(client_of, at_wor
         assert [name for name, sentence in said.items() if sentence in text] == [engine]
 
 
+def test_the_page_says_where_the_application_runs_and_why(client_of, at_work, control):
+    snapshot = json.loads(control.get(keys.SNAPSHOT))
+    row = snapshot["pipeline"]["applications"]["performance"]
+    for place, reason, said in (
+        ("process", "Spark starts above 2,000 events/s", "events/s. Spark starts above 2,000 events/s."),
+        ("spark", "2 tasks are set for an operator", "Runs on Spark because 2 tasks are set for an operator."),
+        ("spark", "", "Runs on Spark."),
+    ):
+        row |= {"place": place, "place_reason": reason}
+        control.set(keys.SNAPSHOT, json.dumps(snapshot))
+        text = source_of(client_of("viewer").get(reverse("pipeline-application", args=["performance"])))
+        assert said in text
+        assert ("Runs in the pipeline's process" in text) == (place == "process")
+
+
 def test_a_complex_event_shows_why_its_events_fit_and_its_measures(client_of, at_work, control):
     attributes = {"conditions": ["B.value 940 > 10 × A.value 93"], "measures": {"ratio": 10.1, "none": None}}
     event = {"id": "c1", "time": "2026-01-01T00:00:00Z", "type": "jump", "source": "x", "attributes": attributes}

@@ -57,6 +57,7 @@ class Running:
             "WEIR_DATA": str(folder / "data"),
             "WEIR_PIPELINE_APPLICATION": str(folder / "exact.yaml"),
             "WEIR_PIPELINE_TRIGGER_SECONDS": "0.5",
+            "WEIR_SPARK": "always",
             **environment,
         }
         (folder / "exact.yaml").write_text(declaration)
@@ -67,9 +68,13 @@ class Running:
 
     def start_process(self, log_name: str, *arguments: str) -> subprocess.Popen:
         """Start a process of the pipeline, which writes this log."""
+        return self.start_program(log_name, "-m", "workers.pipeline.runtime.application", *arguments)
+
+    def start_program(self, log_name: str, *arguments: str) -> subprocess.Popen:
+        """Start Python with these arguments, which writes this log."""
         with (self._folder / log_name).open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "workers.pipeline.runtime.application", *arguments],
+                [sys.executable, *arguments],
                 cwd=ROOT,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,

@@ -4,7 +4,7 @@
 evaluates each distinct text once. If it can't evaluate the rules of an application exactly, Spark runs them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial, reduce
 
 import numpy as np
@@ -38,6 +38,7 @@ from workers.pipeline.rules.rules import (
     Project,
     Rule,
     Sample,
+    check_columns,
     list_named_columns,
     list_named_criteria,
 )
@@ -55,6 +56,16 @@ def find_spark_reason(rules: tuple[Rule, ...], layout: Layout, engine: str = AUT
     except NotInArrowError as reason:
         return str(reason)
     return None
+
+
+def check_arrow_rules(rules: tuple[Rule, ...], layout: Layout, needed: Collection[str]) -> dict[str, str]:
+    """Return the SQL type of each column after rules that run in Arrow, as `rule_sql.check_rules` does in Spark.
+
+    Raises `BadInput` if a column that a pattern needs is missing or has another type than events have.
+    """
+    kinds = ArrowRules(rules, layout, ()).kinds
+    check_columns(kinds, needed)
+    return kinds
 
 
 class ArrowRules:
@@ -75,6 +86,11 @@ class ArrowRules:
             except NotInArrowError as reason:
                 raise NotInArrowError(f'rule "{rule.name}" uses {reason}') from None
             self._steps.append((rule.name, step))
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Return the type of each column after the rules, by its name in SQL."""
+        return dict(self._kinds)
 
     @property
     def counted(self) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from workers.pipeline.rules.rules import (
     Project,
     Rule,
     Sample,
+    check_columns,
     describe_missing_column,
 )
 
@@ -173,7 +174,6 @@ def cast_to_long(value: int) -> Column:
     return sql.lit(value).cast(types.LongType())
 
 
-_NEEDED = ("id", "time", "type", "source", "value")
 _PARTS = [f"_part{place}" for place in range(4)]
 
 
@@ -335,13 +335,6 @@ def create_empty_events(spark: SparkSession, layout: Layout) -> DataFrame:
     return spark.createDataFrame([], layout.sql)
 
 
-_KINDS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("id", "type", "source"), ("string",)),
-    "time": ("timestamp",),
-    "value": ("double", "float", "bigint", "int", "smallint", "tinyint", "decimal"),
-}
-
-
 def check_rules(
     events: DataFrame, rules: tuple[Rule, ...], needed: frozenset[str], criteria: Collection[str]
 ) -> dict[str, str]:
@@ -361,18 +354,6 @@ def check_rules(
         except AnalysisException as error:
             why = next((line for line in str(error).splitlines() if line.strip()), "no reason given").strip()
             raise BadInput(where, f"({rule.name}) is not valid for the events: {why}") from None
-    for name in sorted({*_NEEDED, *needed}):
-        if name not in events.columns:
-            raise BadInput(
-                "patterns", f"need column {name!r}; after the rules, the columns are {_join_column_names(events)}"
-            )
     kinds = dict(events.dtypes)
-    for name, wanted in _KINDS.items():
-        if name in kinds and not kinds[name].startswith(wanted):
-            takes = wanted[0] if len(wanted) == 1 else "number"
-            raise BadInput("rules", f"must make column {name} a {takes}, not a {kinds[name]}.")
+    check_columns(kinds, needed)
     return kinds
-
-
-def _join_column_names(events: DataFrame) -> str:
-    return ", ".join(events.columns)

@@ -149,6 +149,28 @@ def describe_missing_column(name: str, columns: Collection[str]) -> str:
     return f"{name[:40]!r} is not a column{checks.suggest(name, columns)}; the columns are {', '.join(columns)}"
 
 
+_NEEDED = ("id", "time", "type", "source", "value")
+_KINDS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("id", "type", "source"), ("string",)),
+    "time": ("timestamp",),
+    "value": ("double", "float", "bigint", "int", "smallint", "tinyint", "decimal"),
+}
+
+
+def check_columns(kinds: Mapping[str, str], needed: Collection[str]) -> None:
+    """Raise `BadInput` if a needed column is missing after the rules, or has another type than events have.
+
+    kinds: column → its type in SQL. needed: the columns that patterns read.
+    """
+    for name in sorted({*_NEEDED, *needed}):
+        if name not in kinds:
+            raise BadInput("patterns", f"need column {name!r}; after the rules, the columns are {', '.join(kinds)}")
+    for name, wanted in _KINDS.items():
+        if name in kinds and not kinds[name].startswith(wanted):
+            takes = wanted[0] if len(wanted) == 1 else "number"
+            raise BadInput("rules", f"must make column {name} a {takes}, not a {kinds[name]}.")
+
+
 def list_named_columns(rules: Collection[Rule]) -> frozenset[str]:
     named = {rule.using for rule in rules if isinstance(rule, Enrich)}
     named |= {column for rule in rules if isinstance(rule, Cleanse) for column in rule.columns}

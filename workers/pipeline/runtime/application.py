@@ -17,9 +17,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
 from common import environment as variables
 from common import logs
@@ -53,11 +54,15 @@ from workers.pipeline.declaration.declared import (
 )
 from workers.pipeline.declaration.replicas import MAIN, ProcessRole, list_replica_names
 from workers.pipeline.runtime.hosted import HostedApplication, HostingPlace, SessionExpired
-from workers.pipeline.runtime.session import count_task_slots, start_session
+from workers.pipeline.runtime.session import count_local_cores, count_task_slots, start_session
+from workers.pipeline.runtime.spark_demand import QUIET_SECONDS, SparkDemand
+from workers.pipeline.runtime.spark_session import SparkNeeded, SparkOnDemand
 from workers.pipeline.runtime.task_plan import TaskSlots
 from workers.pipeline.status.published import RecentLog, ReplicaStatuses, Statuses
 from workers.pipeline.tiers.batch_work import describe_error
 
+PROGRAM, RESET = "workers.pipeline.runtime.application", "--reset"
+CHILD_SECONDS = 5.0  # for killed children to end
 NO_FILE = DeclarationText("", OF_FILE, "")
 SHIPPED = Path(__file__).parents[1] / "applications" / "performance.yaml"
 
@@ -77,6 +82,20 @@ class Settings:
     stuck_seconds: float
     role: ProcessRole = MAIN
     has_long_tasks: bool = False
+    starts_spark: str = "on-demand"
+
+    @property
+    def spark_reason(self) -> str | None:
+        """Return why the process always needs Spark, as a clause; None if it starts Spark on demand."""
+        if self.starts_spark == "always":
+            return f"{variables.SPARK.name} is always"
+        if not self.has_long_tasks:
+            return f"{variables.PIPELINE_EXECUTION.name} is micro-batches"
+        if not self.role.is_main or self.role.separate:
+            return "replicas have processes of their own"
+        if not self.master.startswith("local"):
+            return f"{variables.SPARK_MASTER.name} names a cluster"
+        return None
 
     @property
     def folder(self) -> Path:
@@ -96,6 +115,7 @@ class Settings:
             variables.PIPELINE_STUCK_SECONDS.get_seconds(environment),
             ProcessRole.build_main(variables.PIPELINE_REPLICA_PROCESSES.get_whole_number(environment=environment)),
             variables.PIPELINE_EXECUTION.get_choice(environment) == "tasks",
+            variables.SPARK.get_choice(environment),
         )
 
     def narrow_to_replica(self, replica: str, cores: int) -> "Settings":
@@ -147,12 +167,25 @@ def end_process() -> None:
     os._exit(1)
 
 
+def start_over(arguments: Sequence[str]) -> NoReturn:
+    """Continue as a new program in the same process. Its supervisor doesn't notice, and its memory is free again."""
+    children = psutil.Process().children(recursive=True)
+    for child in children:
+        child.kill()
+    psutil.wait_procs(children, CHILD_SECONDS)
+    kept = [argument for argument in arguments if argument != RESET]
+    os.execv(sys.executable, [sys.executable, "-m", PROGRAM, *kept])
+
+
 class PipelineProcess:
-    """One run of the process: a session, and the requested applications in it."""
+    """One run of the process, with the requested applications."""
 
     def __init__(self, settings: Settings, file: DeclarationText, control: redis.Redis) -> None:
         self._settings, self._file, self._control = settings, file, control
         self._stopping = threading.Event()
+        self._ends_spark = False
+        self._session = SparkOnDemand(lambda: start_session("pipeline", settings.master, settings.folder))
+        self._demand = SparkDemand()
         clock = PlantClock(lambda: read_clock(control))
         is_main = settings.role.is_main
         self._statuses = (Statuses if is_main else ReplicaStatuses)(control, ahead_seconds=clock.compute_ahead_seconds)
@@ -169,16 +202,22 @@ class PipelineProcess:
         """Request the end of the process. Safe in a signal handler: it only sets a flag."""
         self._stopping.set()
 
+    @property
+    def starts_over(self) -> bool:
+        """Return whether the process has ended its work only to continue without Spark, as a new program."""
+        return self._ends_spark and not self._stopping.is_set()
+
     def run(self, reset: bool) -> None:
-        """Run until a stop is requested. Raises `WeirError` for what a restart can't fix."""
+        """Run until a stop is requested, or Spark is to end. Raises `WeirError` for what a restart can't fix."""
         settings = self._settings
         self._statuses.enter_state("starting")
         self._declarations.note_shipped()
         try:
             with Beat(self._statuses, self._watchdog, self._log):
-                spark = start_session("pipeline", settings.master, settings.folder)
+                if (reason := settings.spark_reason) is not None:
+                    self._session.start(reason)
                 place = HostingPlace(
-                    spark,
+                    self._session,
                     self._control,
                     settings.control_url,
                     settings.folder,
@@ -186,12 +225,12 @@ class PipelineProcess:
                     settings.trigger_seconds,
                     settings.patience_seconds,
                     settings.role,
-                    TaskSlots(lambda: count_task_slots(spark)) if settings.has_long_tasks else None,
+                    TaskSlots(self._count_slots) if settings.has_long_tasks else None,
                 )
                 try:
                     self._host_applications(place, reset)
                 finally:
-                    spark.stop()
+                    self._session.stop()
         except WeirError as error:
             self._statuses.enter_state("failed", str(error))
             raise
@@ -208,14 +247,42 @@ class PipelineProcess:
                 return
         try:
             self._follow(place, reset)
+            self._observe_demand()
             while not self._stopping.wait(1.0):
-                self._statuses.cores = place.spark.sparkContext.defaultParallelism  # executors come and go
+                self._statuses.cores = self._count_cores()
                 self._follow(place, reset=False)
+                self._observe_demand()
+                if self._can_end_spark():
+                    log.info("The load has been low for %.0f minutes. Spark ends.", QUIET_SECONDS / 60)
+                    self._ends_spark = True
+                    return
         finally:
-            if self._stopping.is_set():
+            if self._stopping.is_set() or self._ends_spark:
                 self._statuses.enter_state("stopping")
             for hosted in self._hosted.values():
                 hosted.leave()
+
+    def _observe_demand(self) -> None:
+        """Start Spark if the load requires it."""
+        needed = self._demand.observe({name: hosted.measure_load() for name, hosted in self._hosted.items()})
+        if needed is not None:
+            self._session.request(needed)
+
+    def _count_cores(self) -> int | None:
+        """Return the number of cores that Spark has, or would have. On a cluster, executors come and go."""
+        spark = self._session.spark
+        return count_local_cores(self._settings.master) if spark is None else spark.sparkContext.defaultParallelism
+
+    def _count_slots(self) -> int:
+        spark = self._session.spark
+        return 0 if spark is None else count_task_slots(spark)
+
+    def _can_end_spark(self) -> bool:
+        """Return whether all applications can run without Spark again, after a long time of low load."""
+        if self._session.spark is None or self._settings.spark_reason is not None:
+            return False
+        has_quiet_load = self._demand.quiet_seconds >= QUIET_SECONDS
+        return has_quiet_load and all(hosted.spark_reason is None for hosted in self._hosted.values())
 
     def _follow(self, place: HostingPlace, reset: bool) -> None:
         """Run what is requested, and stop what is no longer requested."""
@@ -230,10 +297,11 @@ class PipelineProcess:
             self._statuses.forget(name)
             self._declarations.forget(name)
         # The application of the process's own file first: if two applications read the same queue, it is the
-        # one that runs.
+        # one that runs. The others also wait for it while it waits for Spark.
+        awaits_spark = False
         for name, declared in sorted(wanted.items(), key=lambda item: (item[0] != self._file.name, item[0])):
             order = self._ordered.get(name, NO_ORDER)
-            if self._refused.get(name) == (declared, order.restart):
+            if self._refused.get(name) == (declared, order.restart) or (awaits_spark and name not in self._hosted):
                 continue
             try:
                 if name not in self._hosted:
@@ -241,6 +309,9 @@ class PipelineProcess:
                         place, declared, self._declarations, self._statuses, reset, order, self._hosted
                     )
                 self._hosted[name].step(declared, order)
+            except SparkNeeded as need:
+                awaits_spark = True
+                self._session.request(str(need), is_essential=True)
             except SessionExpired as error:
                 # The process ends as it is, so that its supervisor starts another. Stopping what is broken may take
                 # forever, and its current work is repeated from the checkpoint.
@@ -305,11 +376,12 @@ def _read_declaration(path: Path, control: redis.Redis) -> DeclarationText:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m workers.pipeline.runtime.application")
+    # Without abbreviations, a new program knows which argument is --reset.
+    parser = argparse.ArgumentParser(prog=f"python -m {PROGRAM}", allow_abbrev=False)
     parser.add_argument(
         "--application", type=Path, help="declaration (YAML) to run instead of WEIR_PIPELINE_APPLICATION"
     )
-    parser.add_argument("--reset", action="store_true", help="start over at the oldest events still waiting")
+    parser.add_argument(RESET, action="store_true", help="start over at the oldest events still waiting")
     parser.add_argument("--replica", help="run only this replica of every application, such as iap1")
     parser.add_argument("--cores", type=int, default=1, help="with --replica: cores of its Spark session (default: 1)")
     given = parser.parse_args(arguments)
@@ -332,6 +404,8 @@ def main(arguments: list[str]) -> int:
             signal.signal(signal.SIGINT, process.stop)
             own_process.watch()
             process.run(given.reset)
+        if process.starts_over:
+            start_over(arguments)
     except BadInput as error:
         log.error("%s", error)
         return 2

@@ -17,11 +17,12 @@ from pyspark.sql import SparkSession
 
 from common.errors import BadInput, WeirError
 from common.files import resolve_inside_folder
-from workers.documents.pipeline import PipelineOrder
+from workers.documents.pipeline import IN_PROCESS, ON_SPARK, PipelineOrder
 from workers.pipeline.declaration.declaration import Application, check_readers, parse_application_text
 from workers.pipeline.declaration.declared import NO_ORDER, Declarations, DeclarationText
 from workers.pipeline.declaration.replicas import MAIN, ProcessRole
 from workers.pipeline.matching.matcher import check_conditions
+from workers.pipeline.rules.arrow_rules import check_arrow_rules, find_spark_reason
 from workers.pipeline.rules.rule_sql import check_rules, create_empty_events
 from workers.pipeline.runtime.restart import (
     explain_missing,
@@ -32,8 +33,10 @@ from workers.pipeline.runtime.restart import (
     reset_checkpoint,
 )
 from workers.pipeline.runtime.running import Running
+from workers.pipeline.runtime.spark_session import SparkNeeded, SparkOnDemand
 from workers.pipeline.runtime.task_plan import TaskSlots
 from workers.pipeline.status.published import Statuses
+from workers.pipeline.status.status import ApplicationLoad
 from workers.pipeline.tiers.batch_work import describe_error
 
 FIRST_SECONDS, MAX_SECONDS = 1.0, 15.0
@@ -88,7 +91,7 @@ log = logging.getLogger("weir.pipeline")
 class HostingPlace:
     """Where applications run: the session, the control server, the folders, and the times."""
 
-    spark: SparkSession
+    session: SparkOnDemand
     control: redis.Redis
     control_url: str
     folder: Path
@@ -120,6 +123,7 @@ class HostedApplication:
         self._place, self._declarations, self._statuses = place, declarations, statuses
         self._others = others
         self.refused = declared
+        self.spark_reason: str | None = None  # why the application can't run without Spark
         self.declared, self._application, why = self._find_first_usable(declared)
         self._folder = resolve_inside_folder(place.folder, declared.name, "name")
         self._lock: IO[str] = lock_checkpoint(self._folder)
@@ -133,6 +137,7 @@ class HostedApplication:
             raise
         self._status = statuses.board(self._application)
         self._running: Running | None = None
+        self._runs_on: SparkSession | None = None
         self._backoff = RestartBackoff()
         self._lacked = ""  # missing for a start
         self._order, self._stands = order, False
@@ -154,16 +159,26 @@ class HostedApplication:
                 raise error from None
 
     def _check_declared(self, declared: DeclarationText) -> Application:
-        """Check a declaration. Raises `BadInput`, also if Spark rejects a rule."""
+        """Check a declaration.
+
+        Raises `BadInput`, also if Spark rejects a rule, and `SparkNeeded` if only Spark can check it, and is not there.
+        """
         application = parse_application_text(declared.text, self._place.tables, declared.name)
         if application.name != declared.name:
             raise BadInput("name", f"must be {declared.name}, the name of the application, not {application.name}")
         for other in (hosted for hosted in self._others.values() if hosted is not self):
             check_readers(application, other.declared.name, other.queues)
-        events = create_empty_events(self._place.spark, application.layout)
-        graph = application.graph
-        kinds = check_rules(events, application.rules, graph.columns, application.controls.criteria)
+        rules, layout, graph = application.rules, application.layout, application.graph
+        spark_reason = find_spark_reason(rules, layout, application.engine)
+        if spark_reason is None:
+            kinds = check_arrow_rules(rules, layout, graph.columns)
+        elif (spark := self._place.session.spark) is None:
+            raise SparkNeeded(f"{declared.name} can't run without it: {spark_reason}")
+        else:
+            events = create_empty_events(spark, layout)
+            kinds = check_rules(events, rules, graph.columns, application.controls.criteria)
         check_conditions(graph.patterns, kinds)
+        self.spark_reason = spark_reason
         return application
 
     @property
@@ -177,30 +192,19 @@ class HostedApplication:
         """
         if not self._place.role.is_main and not is_current(self._checkpoint, self._place.control, self.declared.name):
             raise SessionExpired(f"{self.declared.name} was reset; a new process starts from its new run")
+        self._show_place()
         if declared not in (self.declared, self.refused):
             self._change(declared)
         self._obey(order)
         if order.stopped:
             return
         try:
+            if self._running is not None and self._runs_on is not self._place.session.spark:
+                self._move_to_spark()
             if self._running is not None:
                 self._running.check()
             elif self._backoff.is_due and not self._is_waiting():
-                place = self._place
-                self._backoff.record_start()
-                self._running = Running(
-                    place.spark,
-                    place.control_url,
-                    self._application,
-                    self._checkpoint,
-                    self._status,
-                    place.trigger_seconds,
-                    place.patience_seconds,
-                    # A start may have failed because the host was busy: the next one needs less at a time.
-                    one_at_a_time=self._backoff.tries > 0,
-                    role=place.role,
-                    slots=place.slots,
-                )
+                self._run()
                 self._status.enter_state("running")
         except BadInput as error:
             self._status.enter_state("failed", str(error))
@@ -209,6 +213,39 @@ class HostedApplication:
             raise  # Spark's own process is gone, so this process is of no use any more
         except Exception as error:  # any error: a failed application is tried again
             self._fail(error)
+
+    def _show_place(self) -> None:
+        session = self._place.session
+        self._status.place = IN_PROCESS if session.spark is None else ON_SPARK
+        self._status.place_reason = session.explain_place()
+
+    def _run(self) -> None:
+        place = self._place
+        self._backoff.record_start()
+        self._runs_on = place.session.spark
+        self._running = Running(
+            self._runs_on,
+            place.control_url,
+            self._application,
+            self._checkpoint,
+            self._status,
+            place.trigger_seconds,
+            place.patience_seconds,
+            # A start may have failed because the host was busy: the next one needs less at a time.
+            one_at_a_time=self._backoff.tries > 0,
+            role=place.role,
+            slots=place.slots,
+        )
+
+    def _move_to_spark(self) -> None:
+        """Continue on Spark between two batches."""
+        log.info("%s continues on Spark", self.declared.name)
+        self.end()
+        self._run()
+        self._status.continue_in_another_place()
+
+    def measure_load(self) -> ApplicationLoad:
+        return self._status.measure_load()
 
     def _obey(self, order: PipelineOrder) -> None:
         """Carry out the order of a person: stop, start, or restart."""
@@ -232,9 +269,15 @@ class HostedApplication:
             self._stands = False
 
     def _change(self, declared: DeclarationText) -> None:
-        """Change to another version, from the offsets of this one, which keeps running if the other is invalid."""
+        """Change to another version, from the offsets of this one, which keeps running if the other is invalid.
+
+        If only Spark can run the other version, this one also keeps running while Spark starts.
+        """
         try:
             application = self._check_declared(declared)
+        except SparkNeeded as need:
+            self._place.session.request(str(need))
+            return
         except BadInput as error:
             self.refused = declared
             log.error("version %d of %s is rejected: %s", declared.version, declared.name, error)
@@ -244,6 +287,7 @@ class HostedApplication:
         self.declared = self.refused = declared
         self._application = application
         self._status = self._statuses.board(application)
+        self._show_place()
         if self._stands:
             self._status.enter_state("stopped")
         self._declarations.note_at_work(declared)
@@ -280,7 +324,8 @@ class HostedApplication:
 
         A query that is left would keep its name.
         """
-        spark = self._place.spark
+        if (spark := self._runs_on) is None:
+            return True
         if spark.sparkContext._jsc is None or spark.sparkContext._jsc.sc().isStopped():
             return False
         ours = f"{self.declared.name}-"

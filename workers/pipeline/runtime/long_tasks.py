@@ -1,9 +1,9 @@
-"""Long-running tasks: Spark tasks that execute the batches of a replica, or of the combiner, when they are due.
+"""Long-running tasks, which execute the batches of a replica, or of the combiner, when they are due.
 
 A separate micro-batch for each batch takes Spark tens of milliseconds. A long-running task instead waits for entries on
 the control server, and starts a batch within a millisecond. A Structured Streaming query starts the task. A micro-batch
 of the query is an *epoch*: a Spark job of one task that executes batches for EPOCH_SECONDS. Spark places and supervises
-the task like any other task.
+the task like any other task. Without Spark, a thread of the pipeline process runs the epochs (`task_thread`).
 
 Results are as exact as with a separate micro-batch for each batch, because a batch continues only from state on the
 control server (`dispatch.result_queue`, `tiers.planned_batches`). A task can therefore end at any time. Two tasks of
@@ -20,13 +20,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 import pyarrow as pa
 import redis
-from py4j.protocol import Py4JError
 from pyspark import SparkContext
-from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
@@ -43,7 +40,7 @@ from workers.pipeline.status.batch_reports import BatchReports
 from workers.pipeline.tiers.batch_work import COMBINER, BatchWork, describe_error
 from workers.pipeline.tiers.helped_tasks import HelpedTasks, HelperAnswer, TaskLists
 from workers.pipeline.tiers.inter_event import InterEventWork
-from workers.pipeline.tiers.intra_event import ReplicaWork, RulePlans, RuleRunner
+from workers.pipeline.tiers.intra_event import ReplicaRules, ReplicaWork, RuleRunner
 from workers.pipeline.tiers.operators import Work
 from workers.pipeline.tiers.outbox import Outbox
 from workers.pipeline.tiers.planned_batches import PlannedBatch, PlannedBatches
@@ -293,40 +290,44 @@ class EpochReader(WorkReader):
 class EpochWork(BatchWork):
     """The epochs of a query.
 
-    build: returns the task of an epoch, or None if there is nothing to do. If a worker is killed, the epoch ends, and
-    the next epoch starts immediately. A second failure within RETRY_SECONDS ends the query.
+    run: runs a task, and waits for its end. build: returns the task of an epoch, or None if there is nothing to do. If
+    a worker is killed, the epoch ends, and the next epoch starts immediately. A second failure within RETRY_SECONDS
+    ends the query.
     """
 
     def __init__(
         self,
-        spark: SparkContext,
+        run: Callable[[LongTask], object],
         build: Callable[[], LongTask | None],
         ids: dict[str, str],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._spark, self._build, self.ids, self._monotonic = spark, build, ids, monotonic
+        self._run, self._build, self.ids, self._monotonic = run, build, ids, monotonic
         self._failed_at = -math.inf
 
     def work(self) -> None:
+        if (task := self._build()) is None:
+            return
         try:
-            if (task := self._build()) is not None:
-                self._run(task)
-        except (PySparkException, Py4JError) as error:
+            self._run(task)
+        except Exception as error:  # any error of a task: the next epoch tries again
             now = self._monotonic()
             if now - self._failed_at < RETRY_SECONDS:
                 raise
             self._failed_at = now
             log.warning("A long-running task failed and is restarted: %s", describe_error(error))
 
-    def _run(self, task: LongTask) -> list[Any]:
-        return self._spark.parallelize([0], 1).mapPartitions(task).collect()
+
+def run_on_spark(spark: SparkContext, task: LongTask) -> None:
+    """Run an epoch as a Spark job of one task."""
+    spark.parallelize([0], 1).mapPartitions(task).collect()
 
 
-def renew_runners(roles: Iterable[TaskRole], plans: Mapping[str, RulePlans]) -> tuple[TaskRole, ...]:
-    """Return the roles with the current reference tables. plans: rule plans by replica."""
+def renew_runners(roles: Iterable[TaskRole], rules: Mapping[str, ReplicaRules]) -> tuple[TaskRole, ...]:
+    """Return the roles with the current reference tables. rules: by replica."""
     renewed: list[TaskRole] = []
     for role in roles:
-        if isinstance(role, ReplicaRole) and (runner := plans[role.replica].build_local_runner()) is not None:
+        if isinstance(role, ReplicaRole) and (runner := rules[role.replica].build_local_runner()) is not None:
             role = replace(role, runner=runner)
         renewed.append(role)
     return tuple(renewed)

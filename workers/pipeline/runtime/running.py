@@ -1,16 +1,19 @@
 """One running application: the dispatcher, a query for each replica, and the query of the combiner.
 
-In the process of a replica, only the query of this replica runs.
+In the process of a replica, only the query of this replica runs. Without Spark, threads run the long-running tasks.
 """
 
 import json
 import logging
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import redis
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -34,14 +37,16 @@ from workers.pipeline.runtime.long_tasks import (
     TaskRole,
     TaskStart,
     renew_runners,
+    run_on_spark,
 )
 from workers.pipeline.runtime.source import AssignmentSource, ResultSource
 from workers.pipeline.runtime.task_plan import TaskArranger, TaskPlan, TaskSlots
+from workers.pipeline.runtime.task_thread import TaskThread, run_in_thread
 from workers.pipeline.status.batch_reports import BatchReports, ReportingBoard
 from workers.pipeline.status.status import StatusBoard
 from workers.pipeline.tiers.batch_work import COMBINER, BatchWork, Checkpoint, describe_error
 from workers.pipeline.tiers.inter_event import InterEventWork, SparkTasks
-from workers.pipeline.tiers.intra_event import ReplicaBoard, ReplicaWork, RulePlans
+from workers.pipeline.tiers.intra_event import ReplicaBoard, ReplicaRules, ReplicaWork, RulePlans
 from workers.pipeline.tiers.monitor import Monitor
 from workers.pipeline.tiers.outbox import Outbox
 from workers.pipeline.tiers.state import StateStore
@@ -61,7 +66,7 @@ class Running:
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: SparkSession | None,
         control_url: str,
         application: Application,
         checkpoint: Checkpoint,
@@ -73,7 +78,7 @@ class Running:
         role: ProcessRole = MAIN,
         slots: TaskSlots | None = None,
     ) -> None:
-        """Start it.
+        """Start it. spark: None: run the long-running tasks in threads of this process, which needs roles for all work.
 
         tiers: which of the two tiers it runs; they meet in the result queue. role: which replicas this process runs;
         the main process also dispatches and combines.
@@ -84,7 +89,7 @@ class Running:
         self._control_url, self._status = control_url, status
         self._role, status.role = role, role
         # All tasks of a local Spark take turns on the cores of this process.
-        self._is_local = str(spark.sparkContext.master).startswith("local")
+        self._is_local = spark is None or str(spark.sparkContext.master).startswith("local")
         status.same_cores = self._is_local and not role.separate
         self._trigger_seconds = trigger_seconds
         self._one_at_a_time, self._sources_by = one_at_a_time, time.monotonic() + SOURCES_SECONDS
@@ -109,10 +114,11 @@ class Running:
         self._start = TaskStart(self._control, application.name, role.replica or "main")
         self._tasks, self._slots = TaskPlan(self._start), slots
         self._arranger: TaskArranger | None = None
-        self._plans: dict[str, RulePlans] = {}
+        self._rules: dict[str, ReplicaRules] = {}
         self._ending = threading.Event()
         self._failure: Exception | None = None
         self._queries: list[tuple[StreamingQuery, BatchWork]] = []
+        self._threads: list[TaskThread] = []
         self._thread = threading.Thread(target=self._dispatch_events, name="dispatcher", daemon=True)
         self._watch: threading.Thread | None = None
         try:
@@ -139,23 +145,29 @@ class Running:
         if INTER in tiers and self._role.is_main:
             self._add_combiner(works, roles)
         self._start.renew()
+        if self._spark is None:
+            self._start_threads(roles)
+            return
         if self._slots is not None and roles:
             for role in roles:
                 works.pop(role.name)
-            self._arrange_tasks(self._slots, roles, other_slots=int(bool(works)))
+            self._arrange_tasks(self._spark.sparkContext, self._slots, roles, other_slots=int(bool(works)))
         self._publishes_here = COMBINER in works
         for name, work in works.items():
-            self._query(ResultSource.name() if name == COMBINER else AssignmentSource.name(), name, work)
+            source = ResultSource.name() if name == COMBINER else AssignmentSource.name()
+            self._query(self._spark, source, name, work)
 
     def _add_replicas(self, works: dict[str, BatchWork], roles: list[TaskRole], patience_seconds: float) -> None:
         """Add the replicas of this process. Only a replica whose rules run in Arrow can have a long-running task."""
         application, role = self._application, self._role
         board: ReplicaBoard = self._status if role.is_main else ReportingBoard(self._status, self._reports)
         for replica in [role.replica] if role.replica else filter(role.runs, self._replicas):
-            plans = RulePlans(self._spark, self._control_url, application, replica, patience_seconds)
-            self._plans[replica] = plans
-            works[replica] = ReplicaWork(plans, application, replica, self._control, board)
-            if (runner := plans.build_local_runner()) is not None:
+            rules = ReplicaRules(self._control_url, application, replica, patience_seconds)
+            self._rules[replica] = rules
+            if self._spark is not None:
+                plans = RulePlans(self._spark, rules)
+                works[replica] = ReplicaWork(plans, application, replica, self._control, board)
+            if (runner := rules.build_local_runner()) is not None:
                 roles.append(ReplicaRole(self._control_url, application, replica, runner))
 
     def _add_combiner(self, works: dict[str, BatchWork], roles: list[TaskRole]) -> None:
@@ -164,16 +176,24 @@ class Running:
         at_work = {operator.name for operator in application.graph.operators}
         StateStore(self._control, application.name).forget_others(at_work)
         places = (self._control_url, application, self._checkpoint.run)
-        spark = SparkTasks(self._spark.sparkContext)
-        works[COMBINER] = InterEventWork(spark, *places, self._control, self.outbox, self._status)
+        if self._spark is not None:
+            spark = SparkTasks(self._spark.sparkContext)
+            works[COMBINER] = InterEventWork(spark, *places, self._control, self.outbox, self._status)
         roles.append(CombinerRole(*places, self._replicas))
 
-    def _arrange_tasks(self, slots: TaskSlots, roles: list[TaskRole], other_slots: int) -> None:
+    def _start_threads(self, roles: list[TaskRole]) -> None:
+        """Start a thread for each role."""
+        self._tasks.change(tuple((role,) for role in roles))
+        for number in range(len(roles)):
+            work = self._build_epochs(run_in_thread, number)
+            self._threads.append(TaskThread(_name_task(number), work))
+
+    def _arrange_tasks(self, session: SparkContext, slots: TaskSlots, roles: list[TaskRole], other_slots: int) -> None:
         """Start the long-running tasks. On a cluster, arrange them again when the executors change.
 
         other_slots: slots for the roles without a long-running task.
         """
-        session, name = self._spark.sparkContext, self._application.name
+        name = self._application.name
         self._arranger = TaskArranger(session, slots, name, self._tasks, roles, other_slots, self._start_epochs)
         self._arranger.arrange()
         if not self._is_local:
@@ -183,23 +203,27 @@ class Running:
 
     def _start_epochs(self, number: int) -> None:
         """Start the query whose micro-batches are the epochs of the long-running task with this number (from 0)."""
-        if self._ending.is_set():  # nothing would end the query
+        if self._spark is None or self._ending.is_set():  # nothing would end the query
             return
-        name = f"task{number + 1}"
-        ids = {"application": self._application.name, "task": name}
+        work = self._build_epochs(partial(run_on_spark, self._spark.sparkContext), number)
+        self._query(self._spark, EpochSource.name(), _name_task(number), work, trigger_seconds=0.0)
+
+    def _build_epochs(self, run: Callable[[LongTask], object], number: int) -> EpochWork:
+        """Return the epochs of the long-running task with this number (from 0)."""
 
         def build_task() -> LongTask | None:
             planned = self._tasks.await_task(number)
             if planned is None:
                 return None
             # The tables are read after the mark, so a table that changes later ends the task.
-            roles = renew_runners(planned.roles, self._plans)
+            roles = renew_runners(planned.roles, self._rules)
             return LongTask(roles, self._start.process, planned.mark, planned.seconds)
 
-        work = EpochWork(self._spark.sparkContext, build_task, ids)
-        self._query(EpochSource.name(), name, work, trigger_seconds=0.0)
+        return EpochWork(run, build_task, {"application": self._application.name, "task": _name_task(number)})
 
-    def _query(self, source: str, name: str, work: BatchWork, trigger_seconds: float | None = None) -> None:
+    def _query(
+        self, spark: SparkSession, source: str, name: str, work: BatchWork, trigger_seconds: float | None = None
+    ) -> None:
         seconds = self._trigger_seconds if trigger_seconds is None else trigger_seconds
         options = {
             "control": self._control_url,
@@ -211,7 +235,7 @@ class Running:
             "process": self._start.process,
             "start": self._start.name,
         }
-        events = self._spark.readStream.format(source).options(**options).load()
+        events = spark.readStream.format(source).options(**options).load()
         writer = events.writeStream.foreachBatch(work).queryName(f"{self._application.name}-{name}")
         writer = writer.option("checkpointLocation", self._checkpoint.locate(name))
         query = writer.trigger(processingTime=f"{seconds} seconds").start()
@@ -244,6 +268,8 @@ class Running:
         for query, work in list(self._queries):  # a change of the slots can add queries
             if not query.isActive:
                 raise work.failure or query.exception() or WeirError("a query ended unexpectedly")
+        for thread in self._threads:
+            thread.check()
         self._refresh_tables()
         if self._arranger is not None:
             if self._arranger.failure is not None:
@@ -271,7 +297,8 @@ class Running:
         seen = [table.seen for table in self._application.tables]
         for table in self._application.tables:
             table.refresh()
-        if self._arranger is not None and seen != [table.seen for table in self._application.tables]:
+        has_tasks = self._arranger is not None or bool(self._threads)
+        if has_tasks and seen != [table.seen for table in self._application.tables]:
             self._start.renew()
 
     def end(self) -> None:
@@ -289,12 +316,18 @@ class Running:
         deadline = time.monotonic() + STOPPING_SECONDS
         for query, _ in self._queries:
             _end_query(query, deadline)
+        for task in self._threads:
+            task.end(deadline - time.monotonic())
         if self._arranger is not None:
             self._arranger.give_back()
         self._dispatcher.close()
         self._nodes.close()
         self._client.close()
         self._control.close()
+
+
+def _name_task(number: int) -> str:
+    return f"task{number + 1}"
 
 
 def _end_query(query: StreamingQuery, deadline: float) -> None:

@@ -162,11 +162,18 @@ def add_task_slots(master: str) -> tuple[str, dict[str, str]]:
 
     A long-running task needs its own slot, but uses no core most of the time. The slots of a cluster are not changed.
     """
+    cores = count_local_cores(master)
+    if cores is None:
+        return master, {}
+    return f"local[{cores + LONG_TASK_SLOTS}]", {"spark.default.parallelism": str(cores)}
+
+
+def count_local_cores(master: str) -> int | None:
+    """Return the number of cores of a local master; None for a cluster."""
     found = _LOCAL.match(master)
     if found is None:
-        return master, {}
-    cores = (os.cpu_count() or 1) if found[1] == "*" else int(found[1])
-    return f"local[{cores + LONG_TASK_SLOTS}]", {"spark.default.parallelism": str(cores)}
+        return None
+    return (os.cpu_count() or 1) if found[1] == "*" else int(found[1])
 
 
 def build_failure_detection_settings(master: str) -> dict[str, str]:

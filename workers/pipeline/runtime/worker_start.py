@@ -37,7 +37,7 @@ TAKEN_SECONDS = 5.0
 # loopback interface, a job of one task takes 40 ms longer, because its last packets wait for delayed acknowledgments.
 SOCKETS = "sockets"
 SOCKET_NAME = f".{uuid.UUID(int=0)}.sock"  # the form of the names of Spark's sockets
-MAX_SOCKET_PATH = 107  # bytes, set by the kernel
+MAX_SOCKET_PATH = 103  # bytes; the limit of Spark, which is lower than the limit of the kernel
 IDLE_SECONDS = 60.0  # Spark ends a worker that was idle for as long
 _START = "#!{python}\nfrom workers.pipeline.runtime.worker_start import main\n\nmain()\n"
 

@@ -79,6 +79,19 @@ class _Window:
         return {event_type: self.compute_rate([number]) for event_type, number in sorted(types.items())}
 
 
+@dataclass(frozen=True)
+class ApplicationLoad:
+    """The load of an application, which determines whether it needs Spark.
+
+    admitted_events: total number. busy_share: share of the last WINDOW_SECONDS in which its batches were executed, more
+    than 1 if they overlap. tasks: the greatest number of tasks that is set for an operator.
+    """
+
+    admitted_events: int
+    busy_share: float
+    tasks: int = 1
+
+
 class MeasuredRoom(Protocol):
     """The part of the result queue that the status shows."""
 
@@ -119,6 +132,7 @@ class StatusBoard:
         self._replicas: dict[str, deque[ReplicaBatch]] = {name: deque() for name in application.replicas}
         self._first_at: dict[str, float] = {}
         self.same_cores, self.role = False, MAIN
+        self.place, self.place_reason = pipeline.ON_SPARK, ""
         self._batches: deque[InterEventBatch] = deque()
         self._started = monotonic()
         self._progress = ProgressRecord(self._started)
@@ -155,6 +169,12 @@ class StatusBoard:
                     last_error_at=now,
                 )
             self._state, self._error = state, self._error if state == "running" else error
+        self._notify()
+
+    def continue_in_another_place(self) -> None:
+        """Record that the running application continues in another place, which is no restart."""
+        with self._lock:
+            self._progress.begin(self._monotonic())
         self._notify()
 
     @property
@@ -198,6 +218,15 @@ class StatusBoard:
             if (late := batch.compute_p95_age(ended_at)) is not None:
                 self._ages.add(batch.at, *late)
         self._notify()
+
+    def measure_load(self) -> ApplicationLoad:
+        """Return the current load."""
+        with self._lock:
+            window = self._open_window()
+            replicas = [batch.seconds for batches in window.replicas.values() for batch in batches]
+            busy_share = sum([*replicas, *(batch.seconds for batch in window.batches)]) / window.seconds
+            tasks = self._cursor.controls.tasks if self._cursor else {}
+            return ApplicationLoad(self._totals.admitted_events, busy_share, max(tasks.values(), default=1))
 
     def document(self, heartbeats: Mapping[bytes, bytes]) -> pipeline.ApplicationStatus:
         application, graph = self._application, self._application.graph
@@ -250,6 +279,8 @@ class StatusBoard:
                 ],
                 rule_engine=pipeline.IN_SPARK if self._spark_reason else pipeline.IN_ARROW,
                 spark_reason=self._spark_reason,
+                place=self.place,
+                place_reason=self.place_reason,
                 batch_seconds=newest.seconds if newest else None,
                 batch_overhead_seconds=_compute_batch_overhead(window.batches, pause_seconds),
                 batch_overhead_cv2=self._overheads.cv2(pause_seconds),

@@ -79,7 +79,7 @@ class LocalRunner:
         return rows, sum_passed(rows)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=64)  # without Spark, one process runs all applications
 def _compile_rules(pickled: bytes, layout: Layout, names: tuple[str, ...]) -> ArrowRules:
     rules: tuple[Rule, ...] = pickle.loads(pickled)
     return ArrowRules(rules, layout, names)

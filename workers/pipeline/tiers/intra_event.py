@@ -34,31 +34,48 @@ PLANNING_SECONDS = 1.0  # time limit for the answer of a node
 MAX_PLANS = 4  # number of plans that are kept; usually only one is in use
 
 
+class ReplicaRules:
+    """The rules of a replica, and how its tasks read events and write results.
+
+    runs_in_arrow: whether Arrow supports the rules, so that no event goes through Java.
+    """
+
+    def __init__(self, control_url: str, application: Application, replica: str, patience_seconds: float) -> None:
+        self.application = application
+        self.reader = TaskReader(
+            control_url, application.name, replica, application.layout, application.monitored, patience_seconds
+        )
+        self.names = tuple(sorted({"time", *CARRIED, *application.graph.columns}))
+        self.runs_in_arrow = find_spark_reason(application.rules, application.layout, application.engine) is None
+
+    def build_local_runner(self) -> LocalRunner | None:
+        """Return the runner of the rules for a long-running task; None if only Spark can run the rules."""
+        return LocalRunner(self.build_arrow_task()) if self.runs_in_arrow else None
+
+    def build_arrow_task(self) -> ArrowTask:
+        """Return the task of a batch whose rules run in Arrow."""
+        application = self.application
+        return ArrowTask.create(self.reader, application.rules, self.names, application.graph)
+
+
 class RulePlans:
     """The rules of a replica as planned by Spark: one plan for each number of tasks and state of the reference tables.
 
     A plan is analyzed, optimized, and compiled once, and executed for every batch with its own assignment. A new plan
-    takes as long as several hundred thousand events. If Arrow supports the rules, the plan consists only of tasks, and
-    no event goes through Java.
+    takes as long as several hundred thousand events. If Arrow supports the rules, the plan consists only of tasks.
     """
 
-    def __init__(
-        self, spark: SparkSession, control_url: str, application: Application, replica: str, patience_seconds: float
-    ) -> None:
-        self._spark, self._application = spark, application
+    def __init__(self, spark: SparkSession, rules: ReplicaRules) -> None:
+        self._spark, self._rules = spark, rules
+        reader = rules.reader
         self._options = {
-            "control": control_url,
-            "application": application.name,
-            "replica": replica,
-            "layout": msgspec.json.encode(application.layout).decode(),
-            "monitored": msgspec.json.encode(application.monitored).decode(),
-            "patience": str(patience_seconds),
+            "control": reader.control_url,
+            "application": reader.application,
+            "replica": reader.replica,
+            "layout": msgspec.json.encode(reader.layout).decode(),
+            "monitored": msgspec.json.encode(reader.monitored).decode(),
+            "patience": str(reader.patience_seconds),
         }
-        self._reader = TaskReader(
-            control_url, application.name, replica, application.layout, application.monitored, patience_seconds
-        )
-        self._names = tuple(sorted({"time", *CARRIED, *application.graph.columns}))
-        self._runs_in_arrow = find_spark_reason(application.rules, application.layout, application.engine) is None
         self._plans: dict[object, tuple[DataFrame, RuleOutput | None]] = {}
 
     def run(self, assignment: BatchAssignment) -> tuple[list[Row], dict[str, int]]:
@@ -73,37 +90,30 @@ class RulePlans:
 
         The plan is built on first use, and replaces the oldest plan if there is no room.
         """
-        kind = (tasks, tuple(table.seen for table in self._application.tables))
+        kind = (tasks, tuple(table.seen for table in self._rules.application.tables))
         if kind not in self._plans:
             for old in list(self._plans)[: 1 - MAX_PLANS]:
                 del self._plans[old]
-            self._plans[kind] = self._plan_in_arrow(tasks) if self._runs_in_arrow else self._plan_in_spark(tasks)
+            self._plans[kind] = self._plan_in_arrow(tasks) if self._rules.runs_in_arrow else self._plan_in_spark(tasks)
         return self._plans[kind]
-
-    def build_local_runner(self) -> LocalRunner | None:
-        """Return the runner of the rules for a long-running task; None if only Spark can run the rules."""
-        return LocalRunner(self._build_arrow_task()) if self._runs_in_arrow else None
-
-    def _build_arrow_task(self) -> ArrowTask:
-        application = self._application
-        return ArrowTask.create(self._reader, application.rules, self._names, application.graph)
 
     def _plan_in_arrow(self, tasks: int) -> tuple[DataFrame, None]:
         # The number of each partition is the number of its task.
-        return self._spark.range(0, tasks, 1, tasks).mapInArrow(self._build_arrow_task(), WRITTEN), None
+        return self._spark.range(0, tasks, 1, tasks).mapInArrow(self._rules.build_arrow_task(), WRITTEN), None
 
     def _plan_in_spark(self, tasks: int) -> tuple[DataFrame, RuleOutput]:
-        application = self._application
+        application = self._rules.application
         events = self._spark.read.format(EventSource.name()).options(**self._options, tasks=str(tasks)).load()
         ruled = apply_rules(events, application.rules, application.layout.criteria)
-        return ruled.events.select(*self._names).mapInArrow(self._build_writer(), WRITTEN), ruled
+        return ruled.events.select(*self._rules.names).mapInArrow(self._build_writer(), WRITTEN), ruled
 
     def _build_writer(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        url, replica = self._options["control"], self._options["replica"]
-        name, graph = self._application.name, self._application.graph
+        reader, graph = self._rules.reader, self._rules.application.graph
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return build_writer(BatchAssignment.get_current(), url, name, replica, graph)(batches)
+            return build_writer(
+                BatchAssignment.get_current(), reader.control_url, reader.application, reader.replica, graph
+            )(batches)
 
         return write
 

@@ -1,20 +1,23 @@
 """Rules that run in Arrow keep, change, and count the events that they do in Spark."""
 
+from dataclasses import replace
 from random import Random
 
 import pyarrow as pa
 import pytest
 
 from bench.pipeline.random_rules import LAYOUT, find_difference, make_rows
+from common.errors import BadInput
 from workers.pipeline.declaration.declaration import read_application
 from workers.pipeline.events.layout import Attribute, Layout
-from workers.pipeline.rules.arrow_rules import ArrowRules, find_spark_reason, read_addresses
+from workers.pipeline.rules.arrow_rules import ArrowRules, check_arrow_rules, find_spark_reason, read_addresses
 from workers.pipeline.rules.arrow_values import NotInArrowError
 from workers.pipeline.rules.reference import ReferenceTable
-from workers.pipeline.rules.rule_sql import apply_rules
+from workers.pipeline.rules.rule_sql import apply_rules, check_rules, create_empty_events
 from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Sample, list_named_columns
 from workers.pipeline.runtime.application import SHIPPED
 
+WHOLE = replace(LAYOUT, columns=(*LAYOUT.columns, "source"))  # with all columns that every event has
 NETWORKS = "subnet,host,kind\n92.126.10.0/24,web,test\n92.126.0.0/16,plant,live\n10.0.0.0/8,lab,live\n0.0.0.0/0,any,\n"
 TYPES = "type,owner\ncpu,ann\nload,bert\n"
 
@@ -69,6 +72,27 @@ def test_rules_in_arrow_give_what_spark_gives(spark, tables, count):
     assert own.num_rows == expected.num_rows > 0
     for name in NAMES:
         assert find_difference(own.column(name), expected.column(name), own) is None, name
+
+
+def test_the_types_of_columns_after_rules_are_those_that_spark_finds(spark, tables):
+    shipped = read_application(SHIPPED)
+    for rules, layout in ((list_rules(tables), WHOLE), (shipped.rules, shipped.layout)):
+        expected = check_rules(create_empty_events(spark, layout), rules, frozenset(), layout.criteria)
+        assert check_arrow_rules(rules, layout, frozenset()) == expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        (Project("p", drop=("value",)), "patterns: need column 'value'; after the rules, the columns are id, type"),
+        (Project("p", {"value": "type"}), "rules: must make column value a number, not a string"),
+    ],
+)
+def test_rules_without_what_every_event_has_are_rejected_without_spark(spark, rule, says):
+    with pytest.raises(BadInput, match=says):
+        check_arrow_rules((rule,), WHOLE, frozenset())
+    with pytest.raises(BadInput, match=says):
+        check_rules(create_empty_events(spark, WHOLE), (rule,), frozenset(), WHOLE.criteria)
 
 
 def test_what_passes_each_rule_is_counted_except_the_last(tables):

@@ -27,7 +27,7 @@ from workers.pipeline.rules.rule_sql import (
 from workers.pipeline.rules.rules import ENGINES, Cleanse, Enrich, Filter, Project, Sample, list_named_columns
 from workers.pipeline.runtime.application import SHIPPED
 from workers.pipeline.tiers.event_source import BatchAssignment
-from workers.pipeline.tiers.intra_event import RulePlans
+from workers.pipeline.tiers.intra_event import ReplicaRules, RulePlans
 
 PLANNED = """
 name: planned
@@ -229,7 +229,7 @@ def filled(control_server, nodes, plant_topology):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_rules_are_planned_once_and_run_for_batch_after_batch(spark, control_server, control, filled, engine):
     application = parse_application_text(f"{PLANNED}engine: {engine}\n", SHIPPED.parent)
-    plans = RulePlans(spark, control_server.url, application, "iap1", 1.0)
+    plans = RulePlans(spark, ReplicaRules(control_server.url, application, "iap1", 1.0))
     results = ResultQueue(control, "planned")
     for tick in (1, 2):
         batch = (tick, results.begin("iap1", 0, tick), (filled[:1], filled[1:]))

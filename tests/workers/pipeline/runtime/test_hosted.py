@@ -17,6 +17,7 @@ from workers.pipeline.declaration.declaration import parse_application_text
 from workers.pipeline.declaration.declared import NO_ORDER, Declarations, DeclarationText
 from workers.pipeline.runtime import hosted
 from workers.pipeline.runtime.hosted import HostedApplication, HostingPlace, RestartBackoff, SessionExpired
+from workers.pipeline.runtime.spark_session import SparkNeeded, SparkOnDemand
 from workers.pipeline.status.published import Statuses
 
 DECLARED = DeclarationText("performance", 0, DECLARATION)
@@ -76,8 +77,16 @@ def spark():
 
 
 @pytest.fixture
-def place(spark, control, control_server, tmp_path):
-    return HostingPlace(spark, control, control_server.url, tmp_path, tmp_path, 0.5, 5.0)
+def session(spark):
+    """A session that is there."""
+    on_demand = SparkOnDemand(lambda: spark)
+    on_demand.start("WEIR_SPARK is always")
+    return on_demand
+
+
+@pytest.fixture
+def place(session, control, control_server, tmp_path):
+    return HostingPlace(session, control, control_server.url, tmp_path, tmp_path, 0.5, 5.0)
 
 
 @pytest.fixture
@@ -85,6 +94,48 @@ def application(place, control, running):
     made = HostedApplication(place, DECLARED, Declarations(control), Statuses(control), reset=False)
     yield made
     made.leave()
+
+
+@pytest.fixture
+def on_demand(session):
+    """The session before it is there."""
+    session.spark = session.reason = None
+    return session
+
+
+def test_an_application_continues_on_spark_when_it_is_there_which_is_no_restart(
+    on_demand, application, running, control, spark
+):
+    for _ in range(2):
+        application.step(DECLARED)
+    assert (status(control).place, running.starts) == ("process", 1)
+    on_demand.start("2,200 events/s exceed 2,000 events/s")
+    for _ in range(2):
+        application.step(DECLARED)
+    application._statuses.write()
+    assert (running.starts, running.ends) == (2, 1)
+    moved = status(control)
+    assert (moved.place, moved.place_reason) == ("spark", "2,200 events/s exceed 2,000 events/s")
+    assert (moved.state, moved.restarts.count) == ("running", 0)
+
+
+def test_a_failure_while_it_moves_to_spark_is_tried_again(on_demand, application, running, control):
+    application.step(DECLARED)
+    on_demand.start("2 tasks are set for an operator")
+    running.start_error = RuntimeError("10 seconds without a worker")
+    application.step(DECLARED)
+    assert status(control).state == "failed"
+    running.start_error = None
+    application.step(DECLARED)
+    assert (status(control).state, status(control).place) == ("running", "spark")
+
+
+ONLY_SPARK = DeclarationText("performance", 1, DECLARATION + "engine: spark\n")
+
+
+def test_an_application_that_needs_spark_says_so_before_it_is_hosted(on_demand, place, control):
+    with pytest.raises(SparkNeeded, match="performance can't run without it: the declaration sets engine: spark"):
+        HostedApplication(place, ONLY_SPARK, Declarations(control), Statuses(control), reset=False)
 
 
 def status(control) -> ApplicationStatus:
@@ -179,9 +230,7 @@ def test_a_process_that_starts_finds_that_it_is_stopped(place, control, running)
     made.leave()
 
 
-def test_a_queue_that_another_application_reads_is_refused_to_a_second_one(place, control, spark, monkeypatch):
-    monkeypatch.setattr(hosted, "check_rules", lambda *_: None)
-    monkeypatch.setattr(hosted, "create_empty_events", lambda *_: None)
+def test_a_queue_that_another_application_reads_is_refused_to_a_second_one(place, control):
     reader = SimpleNamespace(declared=DeclarationText("flow", 1, ""), queues=("telemetry",))
     with pytest.raises(BadInput, match="telemetry is already read by flow") as refused:
         HostedApplication(place, DECLARED, Declarations(control), Statuses(control), False, others={"flow": reader})

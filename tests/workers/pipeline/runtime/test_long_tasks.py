@@ -12,7 +12,7 @@ from workers.pipeline.declaration.declaration import parse_application_text
 from workers.pipeline.dispatch.result_queue import AttemptOvertaken
 from workers.pipeline.runtime.long_tasks import EpochReader, EpochWork, LongTask, ReplicaRole, TaskStart, renew_runners
 from workers.pipeline.tiers.batch_work import BatchFailed
-from workers.pipeline.tiers.intra_event import RulePlans
+from workers.pipeline.tiers.intra_event import ReplicaRules
 
 
 @dataclass
@@ -107,9 +107,9 @@ def test_roles_that_share_a_slot_take_turns_and_wait_for_a_short_time(control_se
 
 
 def test_an_epoch_without_a_task_does_nothing(times):
-    spark = Spark()
-    EpochWork(spark, lambda: None, {}, times)(None, 0)
-    assert spark.epochs == 0
+    epochs = Epochs()
+    EpochWork(epochs, lambda: None, {}, times)(None, 0)
+    assert epochs.count == 0
 
 
 TABLE = """
@@ -127,13 +127,13 @@ def test_the_next_epoch_has_the_reference_table_that_was_read_last(tmp_path):
     file = tmp_path / "hosts.csv"
     file.write_text("name,site\nx,north\n")
     application = parse_application_text(TABLE, tmp_path)
-    plans = RulePlans(None, "redis://127.0.0.1", application, "iap1", 1.0)
-    role = ReplicaRole("redis://127.0.0.1", application, "iap1", plans.build_local_runner())
-    assert renew_runners([role], {"iap1": plans}) == (role,)
+    rules = ReplicaRules("redis://127.0.0.1", application, "iap1", 1.0)
+    role = ReplicaRole("redis://127.0.0.1", application, "iap1", rules.build_local_runner())
+    assert renew_runners([role], {"iap1": rules}) == (role,)
     file.write_text("name,site\nx,a place in the south\n")
     (table,) = application.tables
     table.refresh()
-    (renewed,) = renew_runners([role], {"iap1": plans})
+    (renewed,) = renew_runners([role], {"iap1": rules})
     rules = pickle.loads(renewed.runner.task.rules)
     assert rules[0].table.current.equal == {"x": ("a place in the south",)}
 
@@ -157,29 +157,21 @@ def test_a_start_that_another_has_followed_ends_nothing(control, start):
     assert control.hget("weir:pipeline:tasks:app", "main") == following.mark
 
 
-class Spark:
-    """Fails as often as it is told to."""
+class Epochs:
+    """Runs tasks, and fails as often as it is told to."""
 
     def __init__(self, *errors):
-        self.errors, self.epochs = list(errors), 0
+        self.errors, self.count = list(errors), 0
 
-    def parallelize(self, items, tasks):
-        return self
-
-    def mapPartitions(self, task):
-        return self
-
-    def collect(self):
-        self.epochs += 1
+    def __call__(self, task):
+        self.count += 1
         if self.errors and (error := self.errors.pop(0)):
             raise error
-        return [1]
 
 
 def test_after_a_killed_worker_the_next_epoch_starts_and_a_second_failure_ends_the_query(times):
     failed = PySparkException("Python worker exited unexpectedly")
-    spark = Spark(failed, None, failed, failed)
-    work = EpochWork(spark, object, {}, times)
+    work = EpochWork(Epochs(failed, None, failed, failed), object, {}, times)
     work(None, 0)
     work(None, 1)
     times.now += 10.0
@@ -190,16 +182,16 @@ def test_after_a_killed_worker_the_next_epoch_starts_and_a_second_failure_ends_t
     assert isinstance(work.failure, PySparkException)
 
 
-def test_an_error_of_weir_itself_ends_the_query_at_once(times):
+def test_an_error_in_the_construction_of_a_task_ends_the_query_at_once(times):
     def build():
         raise ValueError("is wrong")
 
     with pytest.raises(BatchFailed, match="is wrong"):
-        EpochWork(Spark(), build, {}, times)(None, 0)
+        EpochWork(Epochs(), build, {}, times)(None, 0)
 
 
 def test_the_loss_of_the_java_process_ends_the_query(times):
-    work = EpochWork(Spark(Py4JError("gone"), Py4JError("gone")), object, {}, times)
+    work = EpochWork(Epochs(Py4JError("gone"), Py4JError("gone")), object, {}, times)
     work(None, 0)
     with pytest.raises(BatchFailed, match="gone"):
         work(None, 1)

@@ -139,6 +139,14 @@ def test_in_a_folder_with_a_long_path_the_loopback_interface_is_used(tmp_path):
     assert build_socket_settings(tmp_path / ("n" * MAX_SOCKET_PATH)) == {}
 
 
+def test_a_folder_whose_path_is_too_long_for_spark_is_not_given_to_it():
+    # Spark rejects a folder of sockets whose path has 61 characters or more.
+    with tempfile.TemporaryDirectory() as short:
+        fits = Path(short, "n" * (60 - len(f"{short}//sockets")))
+        assert len(build_socket_settings(fits)["spark.python.unix.domain.socket.dir"]) == 60
+        assert build_socket_settings(fits.with_name(f"{fits.name}n")) == {}
+
+
 def test_what_is_no_call_is_refused_and_the_next_is_answered(tmp_path):
     create_python_launcher(tmp_path)
     answer_sources(tmp_path)
