@@ -42,6 +42,9 @@ class OpenPlant(RunningPlant):
         left.write_text("by an older version")
         left.chmod(0o644)
 
+    def environment_of_run(self) -> dict[str, str]:
+        return {**super().environment_of_run(), "WEIR_SPARK": "always"}
+
     def folder_of_data(self) -> Path:
         return self.place / "data"
 
