@@ -1,1 +1,1 @@
-"""The process that runs applications on Spark."""
+"""The process that runs applications, in its threads or on Spark."""
