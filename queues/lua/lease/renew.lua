@@ -1,6 +1,10 @@
--- Renews a lease for its full time.
--- KEYS    the lease
--- ARGV    token and number, ms
--- Answer  1, or 0 when it was lost
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+-- Renews each lease for its full time.
+-- KEYS    the leases
+-- ARGV    ms, then for each lease: token and number
+-- Answer  for each lease: 1, or 0 when it was lost
+local answer = {}
+for number, lease in ipairs(KEYS) do
+  local is_held = redis.call('GET', lease) == ARGV[number + 1]
+  answer[number] = is_held and redis.call('PEXPIRE', lease, ARGV[1]) or 0
+end
+return answer
