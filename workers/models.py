@@ -94,6 +94,8 @@ class LedgerEntry(models.Model):
     applied = models.BooleanField(default=False)
     error = models.TextField(default="", blank=True)
     verdict = models.CharField(max_length=12, choices=Verdict.choices, default=Verdict.NO_ACTION)
+    # When the effect of the action can be judged; null: there is no effect to judge, or it has been judged.
+    judge_at = models.DateTimeField(null=True, default=None)
     acted = ActionFlag(default=False, editable=False)
     # The version of the deciding code (controllers.framework.code), which may explain a different replay.
     code = models.CharField(max_length=12, default="", blank=True)
@@ -108,6 +110,8 @@ class LedgerEntry(models.Model):
             models.Index(fields=["loop", "-at"]),
             # With the loop, so that the timeline counts actions without reading the wide rows.
             models.Index(fields=["verdict", "at", "loop"], name="ledger_acts"),
+            # Each tick reads the few entries that are due, instead of all that wait for their verdict.
+            models.Index(fields=["judge_at"], condition=models.Q(judge_at__isnull=False), name="ledger_unjudged"),
             # All filter columns beside the id: a rare match is found without reading the wide rows.
             models.Index(
                 fields=[

@@ -1,11 +1,11 @@
 """Writes many rows of a model, with less work for each row than Django's `bulk_create` and `bulk_update`.
 
 Django's functions build an SQL expression for each value of each row, which took a third of a tick of many loops. This
-module prepares one short statement for all rows. On PostgreSQL, it inserts new rows with COPY. It writes the same
-values as Django's functions and, like them, sends no signals.
+module prepares one short statement for all rows. On PostgreSQL, it inserts new rows with COPY and updates all rows with
+one statement. It writes the same values as Django's functions and, like them, sends no signals.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from operator import attrgetter
 from typing import Any
@@ -17,22 +17,33 @@ from workers.coordination.packed_json import PackedJSONField, pack
 
 # Fields whose values are passed to the database as they are.
 PLAIN = (models.CharField, models.TextField, models.BooleanField, models.IntegerField, models.ForeignKey)
-Prepare = Callable[[models.Model], Any]
+Prepare = Callable[[Any], Any]
+Values = list[list[Any]]
 
 
-def insert_rows(rows: Sequence[models.Model]) -> None:
+def prepare_values(model: type[models.Model], rows: Iterable[Any], names: Sequence[str] | None = None) -> Values:
+    """Return the values of rows, converted for the database, for `insert_rows` or `update_rows`.
+
+    rows: objects with the attributes of the fields. names: fields to update; None: all fields, to insert.
+    """
+    fields = model._meta.concrete_fields if names is None else _list_updated_fields(model, names)
+    preparations = [_build_preparation(field, connection.vendor) for field in fields]
+    return [[prepare(row) for prepare in preparations] for row in rows]
+
+
+def insert_rows(rows: Sequence[models.Model], values: Values) -> None:
     """Insert new rows of one model, and set their primary keys. Call it in a transaction.
 
-    Raises the errors of the fields and the database. After an error, roll the transaction back.
+    values: `prepare_values` of the rows. Raises the errors of the database. After an error, roll the transaction back.
     """
     if not rows:
         return
     model = type(rows[0])
-    # On SQLite, no other connection writes during a transaction that has started to write.
-    for row, key in zip(rows, _reserve_keys(model, len(rows)), strict=True):
-        row.pk = key
     fields = model._meta.concrete_fields
-    values = _list_values(rows, fields)
+    place = [field.primary_key for field in fields].index(True)
+    # On SQLite, no other connection writes during a transaction that has started to write.
+    for row, row_values, key in zip(rows, values, _reserve_keys(model, len(rows)), strict=True):
+        row.pk = row_values[place] = key
     columns = ", ".join(_quote(field.column) for field in fields)
     table = _quote(model._meta.db_table)
     with connection.cursor() as cursor:
@@ -47,16 +58,42 @@ def insert_rows(rows: Sequence[models.Model]) -> None:
         row._state.adding, row._state.db = False, connection.alias
 
 
-def update_rows(rows: Sequence[models.Model], names: Sequence[str]) -> None:
-    """Update the named fields of existing rows. Call it in a transaction."""
-    if not rows:
+def update_rows(
+    model: type[models.Model], names: Sequence[str], values: Values, only: Mapping[str, object] | None = None
+) -> None:
+    """Update the named fields of existing rows. Call it in a transaction.
+
+    values: `prepare_values` of the rows and names. only: further columns that a row must have; others stay unchanged.
+    """
+    if not values:
         return
-    meta: Any = type(rows[0])._meta
-    fields = [meta.get_field(name) for name in names]
-    assignments = ", ".join(f"{_quote(field.column)} = %s" for field in fields)
-    statement = f"UPDATE {_quote(meta.db_table)} SET {assignments} WHERE {_quote(meta.pk.column)} = %s"
+    table, fields = _quote(model._meta.db_table), _list_updated_fields(model, names)
+    *updated, key = [_quote(field.column) for field in fields]
+    conditions = [f"{table}.{_quote(column)} = %s" for column in only or ()]
     with connection.cursor() as cursor:
-        cursor.executemany(statement, _list_values(rows, (*fields, meta.pk)))
+        if connection.vendor == "postgresql":
+            assignments = ", ".join(f"{column} = new.{column}" for column in updated)
+            arrays = ", ".join(f"%s::{field.db_type(connection)}[]" for field in fields)
+            where = " AND ".join([f"{table}.{key} = new.{key}", *conditions])
+            source = f"unnest({arrays}) AS new({', '.join([*updated, key])})"
+            columns = [list(column) for column in zip(*values, strict=True)]
+            # Processes that update the same rows lock them in the same order, so that none of them fails.
+            lock = f"SELECT FROM {table} WHERE {key} = ANY(%s) ORDER BY {key} FOR NO KEY UPDATE"
+            cursor.execute(lock, [columns[-1]])
+            cursor.execute(
+                f"UPDATE {table} SET {assignments} FROM {source} WHERE {where}", [*columns, *(only or {}).values()]
+            )
+        else:
+            assignments = ", ".join(f"{column} = %s" for column in updated)
+            where = " AND ".join([f"{table}.{key} = %s", *conditions])
+            further = list((only or {}).values())
+            cursor.executemany(f"UPDATE {table} SET {assignments} WHERE {where}", [[*row, *further] for row in values])
+
+
+def _list_updated_fields(model: type[models.Model], names: Sequence[str]) -> list[Any]:
+    """Return the named fields, and last the primary key."""
+    meta: Any = model._meta
+    return [*map(meta.get_field, names), meta.pk]
 
 
 def _reserve_keys(model: type[models.Model], count: int) -> Iterable[int]:
@@ -71,11 +108,6 @@ def _reserve_keys(model: type[models.Model], count: int) -> Iterable[int]:
         row = cursor.fetchone()
     first = (row[0] if row else 0) + 1
     return range(first, first + count)
-
-
-def _list_values(rows: Iterable[models.Model], fields: Sequence[Any]) -> list[list[Any]]:
-    preparations = [_build_preparation(field, connection.vendor) for field in fields]
-    return [[prepare(row) for prepare in preparations] for row in rows]
 
 
 @cache

@@ -19,7 +19,7 @@ from controllers.framework.law import assumes_applied
 from workers.control.engine import is_due, is_resting
 from workers.control.kinds.registry import get_kind
 from workers.control.ledger import ledger
-from workers.control.ledger.ledger import EvaluatedTick
+from workers.control.ledger.ledger import EvaluatedTick, SettledAction
 from workers.control.tick import KEEPING, build_undone_memory, evaluate_loop
 from workers.coordination.tick import TICK_AT_SECONDS
 from workers.models import LedgerEntry, Loop
@@ -126,9 +126,11 @@ class Twin:
 
     def _judge(self, now: datetime) -> None:
         """Compare the expected with the actual effects of the actions that have settled."""
-        due = [entry for entry in self._unjudged if ledger.is_settled(entry.at, entry.expected, now)]
+        due = [entry for entry in self._unjudged if entry.judge_at is not None and entry.judge_at <= now]
         for entry in due:
-            entry.outcome, entry.verdict = ledger.judge_entry(entry, now, self.plant.observe())
+            loop = entry.loop
+            action = SettledAction(entry.pk, entry.at, entry.expected, entry.outcome, loop.law, loop.target)
+            entry.outcome, entry.verdict = ledger.judge_action(action, now, self.plant.observe())
             self._unjudged.remove(entry)
 
 

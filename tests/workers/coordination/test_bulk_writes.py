@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from workers.coordination.bulk_writes import insert_rows, update_rows
+from workers.coordination import bulk_writes
+from workers.coordination.bulk_writes import prepare_values, update_rows
 from workers.models import LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db
@@ -41,6 +42,10 @@ def loop(db):
 
 def build_entries(loop):
     return [LedgerEntry(loop=loop, **COMMON, **values) for values in ENTRIES]
+
+
+def insert_rows(entries):
+    bulk_writes.insert_rows(entries, prepare_values(LedgerEntry, entries))
 
 
 def read_columns(model):
@@ -90,8 +95,22 @@ def test_loops_are_updated_as_django_updates_them(loop):
     loop.name = "not one of the fields"
     for name, value in changed.items():
         setattr(loop, name, value)
-    update_rows([loop], list(changed))
+    names = list(changed)
+    update_rows(Loop, names, prepare_values(Loop, [loop], names))
     assert read_columns(Loop) == by_django
+
+
+def test_only_rows_with_the_required_values_are_updated(loop):
+    entries = build_entries(loop)
+    insert_rows(entries)
+    for entry in entries:
+        entry.outcome = {"after": 1}
+    names = ["outcome"]
+    update_rows(
+        LedgerEntry, names, prepare_values(LedgerEntry, entries, names), {"verdict": "checking", "mode": "auto"}
+    )
+    rows = LedgerEntry.objects.order_by("pk")
+    assert [row.outcome == {"after": 1} for row in rows] == [row.verdict == "checking" for row in rows]
 
 
 def test_a_row_that_can_not_be_written_is_refused_like_any_other(loop):
@@ -108,4 +127,4 @@ def test_a_row_that_can_not_be_written_is_refused_like_any_other(loop):
 def test_without_rows_nothing_is_done(django_assert_num_queries):
     with django_assert_num_queries(0):
         insert_rows([])
-        update_rows([], ["fence"])
+        update_rows(Loop, ["fence"], [])

@@ -41,7 +41,8 @@ def test_a_busy_node_is_relieved_by_the_fewest_points_and_the_effect_is_judged(p
     assert plant.points()["n1"] == 700 - moved
     snapshot = plant.flow(60)
     assert snapshot.nodes["n1"].utilisation <= 0.7
-    (judged,) = ledger.judge_due(plant.now, snapshot)
+    assert ledger.judge_due(plant.now, snapshot) == [entry.pk]
+    judged = LedgerEntry.objects.get(pk=entry.pk)
     assert judged.verdict == "effective", judged.outcome
     assert judged.outcome["before"]["worst_utilisation"] > 0.75
 

@@ -13,9 +13,11 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from itertools import compress
+from operator import attrgetter
+from typing import Any, NamedTuple
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F, OuterRef, QuerySet, Subquery
 
 from common.checks import make_storable
@@ -26,7 +28,7 @@ from controllers.framework.decision import Decision
 from controllers.framework.guard import GuardedDecision
 from queues.nodes.node_state import TOOBUSY
 from workers.control.kinds.registry import get_kind
-from workers.coordination.bulk_writes import insert_rows, update_rows
+from workers.coordination.bulk_writes import insert_rows, prepare_values, update_rows
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.steering.kept import exclude_kept
@@ -43,9 +45,9 @@ MEASURED_KEYS = ("age_seconds", "unfit", "idle")
 TICK_KEYS = ("late_seconds", "cause", "unit_cost")
 # What a tick changes in its loop.
 REMEMBERED = ("fence", "state", "ticked_at", "decided_at", "at_rest")
-MAX_TOGETHER = 1_000  # entries that one statement names
-JUDGED_BY = ("at", "expected", "outcome", "verdict", "loop__law", "loop__target")
-_NOTE_VERDICT = f"UPDATE {LedgerEntry._meta.db_table} SET outcome = %s, verdict = %s WHERE id = %s AND verdict = %s"
+JUDGED_BY = ("pk", "at", "expected", "outcome", "loop__law", "loop__target")  # fields of `SettledAction`
+# What judging changes in an entry.
+JUDGED = ("outcome", "verdict", "judge_at")
 ABOUT_KEYS = (*MEASURED_KEYS, *TICK_KEYS)
 
 
@@ -84,7 +86,11 @@ def build_entry(
     )
     acts = is_applied_by_tick(entry)
     entry.outcome = {"before": dict(baseline)} if acts and baseline is not None else None
-    entry.verdict = Verdict.CHECKING if acts and expected is not None else Verdict.NO_ACTION
+    if acts and decision.expected is not None:
+        entry.verdict = Verdict.CHECKING
+        entry.judge_at = at + timedelta(seconds=decision.expected.within_seconds)
+    else:
+        entry.verdict = Verdict.NO_ACTION
     return entry
 
 
@@ -125,16 +131,20 @@ def record(ticks: Sequence[EvaluatedTick], now: datetime) -> list[EvaluatedTick]
     """
     if not ticks:
         return []
+    for tick in ticks:
+        tick.remember(now)
+    # The values are prepared before the transaction, because on SQLite no other process writes during it.
+    loop_values = prepare_values(Loop, [tick.loop for tick in ticks], REMEMBERED)
+    entry_values = prepare_values(LedgerEntry, [tick.entry for tick in ticks])
     with transaction.atomic():
         rows = Loop.objects.select_for_update().filter(pk__in=[tick.loop.pk for tick in ticks])
         passed = dict(rows.order_by("pk").values_list("pk", "fence"))
-        ours = [tick for tick in ticks if tick.is_next(passed.get(tick.loop.pk))]
-        for tick in ours:
-            tick.remember(now)
-        update_rows([tick.loop for tick in ours], REMEMBERED)
-        insert_rows([tick.entry for tick in ours])
-    for tick in ticks:
-        if not tick.is_next(passed.get(tick.loop.pk)):
+        is_next = [tick.is_next(passed.get(tick.loop.pk)) for tick in ticks]
+        ours = list(compress(ticks, is_next))
+        update_rows(Loop, REMEMBERED, list(compress(loop_values, is_next)))
+        insert_rows([tick.entry for tick in ours], list(compress(entry_values, is_next)))
+    for tick, is_recorded in zip(ticks, is_next, strict=True):
+        if not is_recorded:
             logger.warning("A later tick of %s has run; this tick is not recorded.", tick.loop.name)
     return ours
 
@@ -164,8 +174,8 @@ def find_current_ids(entries: Iterable[LedgerEntry]) -> set[int]:
 
 def fail(entry: LedgerEntry, error: str) -> None:
     """Record why the action was not applied or why its outcome is unknown."""
-    entry.error, entry.verdict = make_storable(error), Verdict.NO_ACTION
-    LedgerEntry.objects.filter(pk=entry.pk).update(error=entry.error, verdict=Verdict.NO_ACTION)
+    entry.error, entry.verdict, entry.judge_at = make_storable(error), Verdict.NO_ACTION, None
+    LedgerEntry.objects.filter(pk=entry.pk).update(error=entry.error, verdict=entry.verdict, judge_at=None)
 
 
 def find_last_entry(loop: Loop) -> LedgerEntry | None:
@@ -194,8 +204,28 @@ def open_entries(loops: Iterable[int]) -> dict[int, LedgerEntry]:
     return {entry.loop_id: entry for entry in rows.filter(action__isnull=False)}
 
 
-def judge_due(now: datetime, snapshot: Snapshot, part: int = 0, parts: int = 1) -> list[LedgerEntry]:
-    """Compare expected with actual effects of each entry whose settling time is over, and return those.
+class SettledAction(NamedTuple):
+    """The values of an entry by which the effect of its action is judged."""
+
+    pk: int
+    at: datetime
+    expected: Mapping[str, Any]
+    outcome: Mapping[str, Any] | None
+    law: str
+    target: Mapping[str, Any]
+
+
+class _JudgedAction(NamedTuple):
+    """The values that judging writes to an entry."""
+
+    id: int
+    outcome: dict[str, Any]
+    verdict: str
+    judge_at: None = None
+
+
+def judge_due(now: datetime, snapshot: Snapshot, part: int = 0, parts: int = 1) -> list[int]:
+    """Compare expected with actual effects of each entry whose settling time is over, and return the ids of those.
 
     part, parts: the number of the part of the entries to judge, and the number of parts. Other processes judge the
     other parts.
@@ -205,70 +235,55 @@ def judge_due(now: datetime, snapshot: Snapshot, part: int = 0, parts: int = 1) 
     its target has vanished, its counters were reset, or it was not judged in time (LATE_SECONDS). An entry that cannot
     be judged stops no other.
     """
-    due = _load_due_entries(now, part, parts)
-    for entry in due:
+    judged: list[_JudgedAction] = []
+    for action in _load_settled_actions(now, part, parts):
         try:
-            entry.outcome, entry.verdict = judge_entry(entry, now, snapshot)
+            outcome, verdict = judge_action(action, now, snapshot)
         except Exception as error:
-            logger.exception("Failed to evaluate the effect of entry %s.", entry.pk)
+            logger.exception("Failed to evaluate the effect of entry %s.", action.pk)
             why = make_storable(f"the effect cannot be evaluated: {error}")
-            entry.outcome, entry.verdict = {**(entry.outcome or {}), "why": why}, Verdict.INEFFECTIVE
-    # Of two processes that judge at once, the first wins. One short statement for each entry, sent together: Django's
-    # `bulk_update` builds a CASE for each row and field, which took a third of a tick with many loops.
-    field = LedgerEntry._meta.get_field("outcome")
-    if due:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.executemany(
-                _NOTE_VERDICT,
-                [
-                    (field.get_db_prep_save(entry.outcome, connection), entry.verdict, entry.pk, Verdict.CHECKING)
-                    for entry in due
-                ],
-            )
-    return due
+            outcome, verdict = {**(action.outcome or {}), "why": why}, Verdict.INEFFECTIVE
+        judged.append(_JudgedAction(action.pk, outcome, verdict))
+    values = prepare_values(LedgerEntry, judged, JUDGED)
+    if judged:
+        with transaction.atomic():
+            # Of two processes that judge at once, the first wins.
+            update_rows(LedgerEntry, JUDGED, values, {"verdict": Verdict.CHECKING})
+    return [action.id for action in judged]
 
 
-def _load_due_entries(now: datetime, part: int, parts: int) -> list[LedgerEntry]:
-    """Return the entries of one part whose settling time is over.
+def _load_settled_actions(now: datetime, part: int, parts: int) -> list[SettledAction]:
+    """Return the actions of one part whose settling time is over.
 
-    Every tick calls this, and reads each entry several times before the entry is due. The other columns are therefore
-    read only when the entry is due.
+    Model instances are not built, because each tick of many loops reads thousands of actions.
     """
-    checking = LedgerEntry.objects.filter(verdict=Verdict.CHECKING)
+    due = LedgerEntry.objects.filter(judge_at__lte=now)
     if parts > 1:
-        checking = checking.annotate(part=F("pk") % parts).filter(part=part)
-    settling: Iterable[tuple[int, datetime, Any]] = checking.values_list("pk", "at", "expected")
-    due = [pk for pk, at, expected in settling if is_settled(at, expected, now)]
-    rows = checking.select_related("loop").only(*JUDGED_BY).order_by("pk")
-    together = [due[first : first + MAX_TOGETHER] for first in range(0, len(due), MAX_TOGETHER)]
-    return [entry for keys in together for entry in rows.filter(pk__in=keys)]
+        due = due.annotate(part=F("pk") % parts).filter(part=part)
+    # They are sorted here: to read them in the order of their ids, SQLite would scan the table.
+    return sorted((SettledAction(*row) for row in due.values_list(*JUDGED_BY)), key=attrgetter("pk"))
 
 
-def is_settled(at: datetime, expected: Mapping[str, Any], now: datetime) -> bool:
-    """Return whether the settling time of an action is over. at: time of the action. expected: its expected effect."""
-    return now >= at + timedelta(seconds=expected["within_seconds"])
-
-
-def judge_entry(entry: LedgerEntry, now: datetime, snapshot: Snapshot) -> tuple[dict[str, Any], str]:
-    """Return the entry's outcome, and its verdict."""
-    before = (entry.outcome or {}).get("before") or {}
-    kind = get_kind(entry.loop.law)
-    after = kind.readings(entry.loop.target, snapshot)
-    after_seconds = (now - entry.at).total_seconds()
+def judge_action(action: SettledAction, now: datetime, snapshot: Snapshot) -> tuple[dict[str, Any], str]:
+    """Return the outcome of an action, and its verdict."""
+    before = (action.outcome or {}).get("before") or {}
+    kind, expected = get_kind(action.law), action.expected
+    after = kind.readings(action.target, snapshot)
+    after_seconds = (now - action.at).total_seconds()
     outcome = {"before": before, "after": after, "after_seconds": after_seconds}
-    metric = entry.expected["metric"]
-    if after_seconds > entry.expected["within_seconds"] + LATE_SECONDS:
+    metric = expected["metric"]
+    if after_seconds > expected["within_seconds"] + LATE_SECONDS:
         return {**outcome, "why": "the effect was not measured in time"}, Verdict.INEFFECTIVE
     if after is None or metric not in before or after.get(metric) is None or before[metric] is None:
         return {**outcome, "why": f"{metric} of the target is no longer measured"}, Verdict.INEFFECTIVE
-    change = after[metric] - entry.expected.get("before", before[metric])
-    gained = change if entry.expected["direction"] == "up" else -change
+    change = after[metric] - expected.get("before", before[metric])
+    gained = change if expected["direction"] == "up" else -change
     outcome |= {"change": change, "gained": gained}
     if metric in kind.cumulative and change < 0:
         return {**outcome, "why": f"{metric} was reset during the measurement"}, Verdict.INEFFECTIVE
     if after["node_state"] == TOOBUSY and before.get("node_state") != TOOBUSY:
         return {**outcome, "why": "the node has since become TOOBUSY"}, Verdict.HARMFUL
-    enough = entry.expected["amount"] * EFFECTIVE_SHARE
+    enough = expected["amount"] * EFFECTIVE_SHARE
     if gained >= enough:
         return outcome, Verdict.EFFECTIVE
     return outcome, Verdict.HARMFUL if gained <= -enough else Verdict.INEFFECTIVE

@@ -25,11 +25,8 @@ from workers.models import LedgerEntry, Loop
 TABLE, INDEX, SOURCE = "workers_ledgerentry", "workers_ledgersearch", "workers_ledgersource"
 COLUMNS = "loop_id, verdict, mode, acted, limited, limited_by, reason, error"
 WORD = re.compile(r"\w+")
-_SQLITE_BACK = (
-    *(f"DROP TRIGGER {INDEX}_{verb}" for verb in ("insert", "delete", "update")),
-    f"DROP TABLE {INDEX}",
-    f"DROP VIEW {SOURCE}",
-)
+_DROP_TRIGGERS = tuple(f"DROP TRIGGER {INDEX}_{verb}" for verb in ("insert", "delete", "update"))
+_SQLITE_BACK = (*_DROP_TRIGGERS, f"DROP TABLE {INDEX}", f"DROP VIEW {SOURCE}")
 _WORDS = "to_tsvector('simple', reason || ' ' || error)"
 # Each word separately, or the text as PostgreSQL parses it, which is how it built the index. A text without
 # any parsed word adds nothing.
@@ -38,12 +35,16 @@ _MATCH = f"{_WORDS} @@ (to_tsquery('simple', %s) || {_PHRASE})"
 MAXIMUM_TEXT = 200
 ANY_LIMIT = "any"
 INDEXED = ("loop_id", "verdict", "at")
+# An action whose effect is not known yet is indexed as effective. Most actions get that verdict, and are then not
+# indexed again, which took a tenth of a tick of many loops.
+CHECKING, EFFECTIVE = LedgerEntry.Verdict.CHECKING.value, LedgerEntry.Verdict.EFFECTIVE.value
 
 
 def _format_indexed_values(row: str) -> str:
     """Return the indexed values of a row of the table, which is `new` or `old` in a trigger."""
-    plain = {"limited": f"({row}.limited_by IS NOT NULL)"}
-    return ", ".join(plain.get(name, f"{row}.{name}") for name in COLUMNS.split(", "))
+    verdict = f"CASE {row}.verdict WHEN '{CHECKING}' THEN '{EFFECTIVE}' ELSE {row}.verdict END"
+    computed = {"limited": f"({row}.limited_by IS NOT NULL)", "verdict": verdict}
+    return ", ".join(computed.get(name, f"{row}.{name}") for name in COLUMNS.split(", "))
 
 
 def _add(row: str) -> str:
@@ -55,14 +56,31 @@ def _remove(row: str) -> str:
     return f"INSERT INTO {INDEX} ({INDEX}, rowid, {COLUMNS}) VALUES ('delete', {row}.id, {values});"
 
 
-_SQLITE = (
-    f"CREATE VIEW {SOURCE} AS SELECT entry.id, {_format_indexed_values('entry')} FROM {TABLE} entry",
-    f"CREATE VIRTUAL TABLE {INDEX} USING fts5({COLUMNS}, content='{SOURCE}', content_rowid='id')",
-    f"INSERT INTO {INDEX} (rowid, {COLUMNS}) SELECT entry.id, {_format_indexed_values('entry')} FROM {TABLE} entry",
+_VIEW = f"CREATE VIEW {SOURCE} (id, {COLUMNS}) AS SELECT entry.id, {_format_indexed_values('entry')} FROM {TABLE} entry"
+_TRIGGERS = (
     f"CREATE TRIGGER {INDEX}_insert AFTER INSERT ON {TABLE} BEGIN {_add('new')} END",
     f"CREATE TRIGGER {INDEX}_delete AFTER DELETE ON {TABLE} BEGIN {_remove('old')} END",
     f"CREATE TRIGGER {INDEX}_update AFTER UPDATE OF verdict, limited_by, reason, error ON {TABLE} "
+    f"WHEN ({_format_indexed_values('old')}) IS NOT ({_format_indexed_values('new')}) "
     f"BEGIN {_remove('old')} {_add('new')} END",
+)
+_SQLITE = (
+    _VIEW,
+    f"CREATE VIRTUAL TABLE {INDEX} USING fts5({COLUMNS}, content='{SOURCE}', content_rowid='id')",
+    f"INSERT INTO {INDEX} (rowid, {COLUMNS}) SELECT entry.id, {_format_indexed_values('entry')} FROM {TABLE} entry",
+    *_TRIGGERS,
+)
+# For an index of an older version, in which actions without a verdict have the word `checking`.
+_OLDER_VALUES = _format_indexed_values("entry").replace(f"THEN '{EFFECTIVE}'", f"THEN '{CHECKING}'")
+_SQLITE_RENEWAL = (
+    f"INSERT INTO {INDEX} ({INDEX}, rowid, {COLUMNS}) "
+    f"SELECT 'delete', entry.id, {_OLDER_VALUES} FROM {TABLE} entry WHERE verdict = '{CHECKING}'",
+    f"INSERT INTO {INDEX} (rowid, {COLUMNS}) "
+    f"SELECT entry.id, {_format_indexed_values('entry')} FROM {TABLE} entry WHERE verdict = '{CHECKING}'",
+    *_DROP_TRIGGERS,
+    f"DROP VIEW {SOURCE}",
+    _VIEW,
+    *_TRIGGERS,
 )
 
 
@@ -74,6 +92,15 @@ def build(vendor: str) -> tuple[str, ...]:
 def remove(vendor: str) -> tuple[str, ...]:
     """Return the statements that remove the index."""
     return {"sqlite": _SQLITE_BACK, "postgresql": (f"DROP INDEX {INDEX}",)}[vendor]
+
+
+def renew(cursor: Any) -> None:
+    """Have an index that an older version built on SQLite store values as this version does."""
+    cursor.execute("SELECT sql FROM sqlite_master WHERE name = %s", [SOURCE])
+    if cursor.fetchone() == (_VIEW,):
+        return
+    for statement in _SQLITE_RENEWAL:
+        cursor.execute(statement)
 
 
 def find_by_words(
@@ -168,7 +195,8 @@ class LedgerFilter:
         return "" if self.limited_by == ANY_LIMIT else self.limited_by
 
     def _filter_by_words(self, entries: QuerySet[LedgerEntry], loops: list[int] | None) -> QuerySet[LedgerEntry]:
-        facets = {"verdict": self.verdict, "mode": self.mode, "limited_by": self._limit}
+        verdict = EFFECTIVE if self.verdict == CHECKING else self.verdict
+        facets = {"verdict": verdict, "mode": self.mode, "limited_by": self._limit}
         facets |= {"acted": "" if self.acted is None else str(int(self.acted))}
         facets |= {"limited": "1" if self.limited_by == ANY_LIMIT else ""}
         facets |= {"loop_id": "|".join(map(str, loops or ()))}
@@ -177,6 +205,9 @@ class LedgerFilter:
         first = last = None
         if self.since:
             first = LedgerEntry.objects.filter(at__gte=self.since).aggregate(id=Min("pk"))["id"] or 2**62
+        if self.verdict == CHECKING:
+            oldest = LedgerEntry.objects.filter(verdict=CHECKING).aggregate(id=Min("pk"))["id"] or 2**62
+            first = max(first or 0, oldest)
         if self.until:
             last = LedgerEntry.objects.filter(at__lt=self.until).aggregate(id=Max("pk"))["id"] or 0
         return find_by_words(entries, self.text, known, first, last)

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 
 from controllers.framework import code
 from tests.workers.control.test_loops import override, submitted, tick
@@ -24,16 +25,35 @@ def stored(entry):
 
 def judge(plant, clock, seconds=10.0):
     clock.pass_seconds(seconds)
-    return [stored(each) for each in ledger.judge_due(clock.now, plant.observe())]
+    entries = LedgerEntry.objects.select_related("loop")
+    return [entries.get(pk=pk) for pk in ledger.judge_due(clock.now, plant.observe())]
 
 
 def test_processes_that_judge_a_part_each_judge_every_entry_once(loop, plant, clock, control):
     entries = {tick(loop, plant, clock, control).pk for _ in range(5)}
     entries &= set(LedgerEntry.objects.filter(verdict="checking").values_list("pk", flat=True))
     clock.pass_seconds(30.0)
-    parts = [[entry.pk for entry in ledger.judge_due(clock.now, plant.observe(), part, 3)] for part in range(3)]
+    parts = [ledger.judge_due(clock.now, plant.observe(), part, 3) for part in range(3)]
     assert len(entries) > 2 and sorted(pk for part in parts for pk in part) == sorted(entries)
     assert not LedgerEntry.objects.filter(verdict="checking").exists()
+
+
+def test_a_tick_reads_only_the_actions_that_are_due(loop, plant, clock, control, django_assert_num_queries):
+    due = tick(loop, plant, clock, control)
+    clock.pass_seconds(8.0)
+    assert tick(loop, plant, clock, control).judge_at > due.judge_at
+    clock.now = due.judge_at
+    with django_assert_num_queries(4) as queries:  # one reads, and one writes in a transaction
+        assert ledger.judge_due(clock.now, plant.observe()) == [due.pk]
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {queries[0]['sql']}")
+        assert "USING INDEX ledger_unjudged" in str(cursor.fetchall())
+    assert stored(due).judge_at is None
+
+
+def test_an_action_that_failed_is_not_judged(loop, plant, clock, control):
+    ledger.fail(tick(loop, plant, clock, control), "the broker is away")
+    assert judge(plant, clock) == []
 
 
 @pytest.mark.parametrize("mode", ["auto", "advise", "hold", "manual"])
@@ -115,7 +135,7 @@ def test_an_entry_that_can_not_be_judged_stops_no_other(loop, plant, clock, cont
     gone = Loop.objects.create(name="gone", law="of_an_older_version", target={})
     LedgerEntry.objects.create(
         loop=gone, at=entry.at, mode="auto", parameters={}, reason="A test.", expected=entry.expected,
-        verdict="checking",
+        verdict="checking", judge_at=entry.judge_at,
     )  # fmt: skip
     plant.run("alert", "n1", 100)
     assert {each.loop.name: each.verdict for each in judge(plant, clock)} == {
@@ -136,6 +156,7 @@ def test_a_change_as_large_the_other_way_is_harmful(loop, plant, clock, change, 
         expected={"metric": "queue_length", "direction": "down", "amount": 500, "within_seconds": 10},
         outcome={"before": {"queue_length": 1_200 + change, "node_state": "NORMAL"}},
         verdict="checking",
+        judge_at=clock.now - timedelta(seconds=50),
     )
     assert [each.pk for each in judge(plant, clock, 0)] == [entry.pk]
     assert stored(entry).verdict == verdict

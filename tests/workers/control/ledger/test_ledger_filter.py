@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from workers.control.ledger.ledger_search import LedgerFilter
+from workers.control.ledger.ledger_search import INDEX, LedgerFilter, build, remove, renew
 from workers.coordination import keyset
 from workers.models import LedgerEntry, Loop
 
@@ -106,6 +106,45 @@ def test_an_entry_is_found_by_what_was_written_into_it_later_and_not_after_it_is
     assert found(LedgerFilter(text="plan was void", verdict="ineffective")) == [entry.pk]
     LedgerEntry.objects.filter(pk=entry.pk).delete()
     assert found(LedgerFilter(text="plan was void")) == []
+
+
+@pytest.mark.parametrize("verdict", LedgerEntry.Verdict.values)
+def test_words_are_found_with_each_verdict_before_and_after_it_is_known(entries, verdict):
+    entry = LedgerEntry.objects.create(
+        loop=entries[0].loop, mode="auto", parameters={}, reason="A rare one.", verdict="checking"
+    )
+    assert found(LedgerFilter(text="rare", verdict="checking")) == [entry.pk]
+    assert found(LedgerFilter(text="rare", verdict="effective")) == []
+    LedgerEntry.objects.filter(pk=entry.pk).update(verdict=verdict)
+    assert found(LedgerFilter(text="rare", verdict=verdict)) == [entry.pk]
+    LedgerEntry.objects.filter(pk=entry.pk).delete()
+    _check_index()
+
+
+def _check_index():
+    """The index has exactly the words of the entries."""
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute(f"INSERT INTO {INDEX} ({INDEX}, rank) VALUES ('integrity-check', 1)")
+
+
+@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="only SQLite has this index")
+def test_the_index_of_an_older_version_is_renewed(entries):
+    checking = LedgerEntry.objects.create(
+        loop=entries[0].loop, mode="auto", parameters={}, reason="A rare one.", verdict="checking"
+    )
+    with connection.cursor() as cursor:
+        for statement in (
+            *remove("sqlite"),
+            *(text.replace("THEN 'effective'", "THEN 'checking'") for text in build("sqlite")),
+        ):
+            cursor.execute(statement)
+        for _ in range(2):
+            renew(cursor)
+            _check_index()
+    LedgerEntry.objects.filter(pk=checking.pk).update(verdict="harmful")
+    assert found(LedgerFilter(text="rare", verdict="harmful")) == [checking.pk]
+    _check_index()
 
 
 @pytest.mark.skipif("connection.vendor != 'sqlite'", reason="it reads SQLite's plans")

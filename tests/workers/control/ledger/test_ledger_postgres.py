@@ -72,7 +72,7 @@ WRITTEN = """
 import json
 from datetime import UTC, datetime
 from django.db import connection, transaction
-from workers.coordination.bulk_writes import insert_rows, update_rows
+from workers.coordination.bulk_writes import insert_rows, prepare_values, update_rows
 from workers.models import LedgerEntry, Loop
 loop, noon = Loop.objects.get(), datetime(2026, 1, 6, 12, tzinfo=UTC)
 def build():
@@ -89,14 +89,21 @@ one_by_one, together = build(), build()
 for row in one_by_one:
     row.save()
 with transaction.atomic():
-    insert_rows(together)
+    insert_rows(together, prepare_values(LedgerEntry, together))
+same = columns(together) == columns(one_by_one)
 loop.fence, loop.state, loop.ticked_at = 9, {"law": None}, noon
 with transaction.atomic():
-    update_rows([loop], ["fence", "state", "ticked_at"])
+    names = ["fence", "state", "ticked_at"]
+    update_rows(Loop, names, prepare_values(Loop, [loop], names))
+    calm, acts = together
+    calm.outcome, acts.outcome = {"of": "calm"}, {"of": "acts"}
+    values = prepare_values(LedgerEntry, together, ["outcome", "limited_by"])
+    update_rows(LedgerEntry, ["outcome", "limited_by"], values, {"verdict": "checking"})
 later = LedgerEntry.objects.create(loop=loop, at=noon, mode="auto", parameters={}, reason="")
 again = Loop.objects.get()
 print(json.dumps({
-    "same": columns(together) == columns(one_by_one),
+    "judged": [LedgerEntry.objects.get(pk=row.pk).outcome for row in together],
+    "same": same,
     "new keys": one_by_one[-1].pk < together[0].pk < together[1].pk < later.pk,
     "loop": [again.fence, again.state, again.ticked_at == noon],
 }))
@@ -131,5 +138,5 @@ def test_entries_of_an_older_release_are_read_and_found_beside_new_ones(manage):
     folded = {"folded": 9, "left": 1, "seen": list(range(10)), "by_id": 3}
     assert json.loads(manage("shell", "-v", "0", "-c", FOLDED)) == folded
     # Rows that a tick writes together are the same as those that Django writes one by one.
-    written = {"same": True, "new keys": True, "loop": [9, {"law": None}, True]}
+    written = {"judged": [None, {"of": "acts"}], "same": True, "new keys": True, "loop": [9, {"law": None}, True]}
     assert json.loads(manage("shell", "-v", "0", "-c", WRITTEN)) == written
