@@ -59,7 +59,7 @@ def insert_rows(rows: Sequence[models.Model], values: Values) -> None:
 
 
 def update_rows(
-    model: type[models.Model], names: Sequence[str], values: Values, only: Mapping[str, object] | None = None
+    model: type[models.Model], names: Sequence[str], values: Values, only: Mapping[str, Any] | None = None
 ) -> None:
     """Update the named fields of existing rows. Call it in a transaction.
 
