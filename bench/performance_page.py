@@ -149,6 +149,7 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
     "Control": (
         Row("tick of 100 loops", "tick", "loops_100_acting_seconds", "s", 0.05, True),
         Row("tick of 5,000 loops", "tick", "loops_5000_acting_seconds", "s", 1.2, True),
+        Row("tick of 5,000 loops, PostgreSQL", "tick", "loops_5000_postgresql_acting_seconds", "s", 0.8, True),
         Row("rebalancing, 1,000 nodes", "rebalancing", "large_below-busy_seconds", "s", 1.0, True),
         Row("tasks for 300 operators", "parallelism", "one_path_seconds", "s", 0.05, True),
         Row("shedding, 10,000 types, 100 patterns", "shedding", "10000x100x100", "s", 0.05, True),

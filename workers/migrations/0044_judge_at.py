@@ -8,7 +8,8 @@ from django.db import migrations, models
 
 def note_settling_times(apps: Any, _: Any) -> None:
     entries = apps.get_model("workers", "LedgerEntry").objects
-    for pk, at, expected in list(entries.filter(verdict="checking").values_list("pk", "at", "expected")):
+    checking = entries.filter(verdict="checking", expected__isnull=False)
+    for pk, at, expected in list(checking.values_list("pk", "at", "expected")):
         entries.filter(pk=pk).update(judge_at=at + timedelta(seconds=expected["within_seconds"]))
 
 
