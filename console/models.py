@@ -250,8 +250,28 @@ class SecondFactor(TOTPDevice):  # type: ignore[misc] # django-otp has no types
         return sealing.unseal(self.key, self.PURPOSE, str(self.user_id))
 
 
+class Passkey(models.Model):
+    """A passkey (WebAuthn credential) of a person; `console.accounts.passkeys` registers and verifies it."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="weir_passkeys")
+    name = models.CharField(max_length=64)
+    digest = models.CharField(max_length=64, unique=True)  # SHA-256 of the credential's ID, in hex
+    credential_id = models.CharField(max_length=1_400)  # base64url
+    public_key = models.CharField(max_length=4_000)  # COSE key, base64url
+    sign_count = models.PositiveBigIntegerField(default=0)  # 0: its authenticator doesn't count
+    transports = models.JSONField(default=list)  # how browsers reach its authenticator: internal, usb, hybrid …
+    host = models.CharField(max_length=253)  # the host name of Weir that it belongs to
+    # Without it, the browser needs the credential's ID, so the passkey can't replace the username and password.
+    is_discoverable = models.BooleanField(default=False)
+    created_at = models.DateTimeField(default=timezone.now)
+    used_at = models.DateTimeField(null=True, default=None)
+
+    def __str__(self) -> str:
+        return f"passkey {self.name} of user {self.user_id}"
+
+
 class RecoveryCode(models.Model):
-    """A recovery code that replaces a lost app once; only a keyed digest is stored."""
+    """A recovery code that replaces a lost app or passkey once; only a keyed digest is stored."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="weir_recovery_codes")
     digest = models.CharField(max_length=64, unique=True)

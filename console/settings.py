@@ -190,7 +190,12 @@ CELERY_BEAT_SCHEDULER = "workers.coordination.beat:BeatSchedule"
 CELERY_BEAT_MAX_LOOP_INTERVAL = 1.0
 CELERY_TIMEZONE = "UTC"
 
-AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "django.contrib.auth.backends.ModelBackend",
+    "console.accounts.passkeys.PasskeyBackend",
+    "console.accounts.second_factor.RecoveryCodes",
+]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
@@ -222,8 +227,16 @@ AXES_CLIENT_IP_CALLABLE = "console.accounts.lockout.counted_client"
 AXES_LOCKOUT_TEMPLATE = "people/locked_out.html"
 AXES_VERBOSE = False
 # It stores the fields of a failed login except these and "password": in the password form they would be the
-# old password, nearly right, and the new one.
-AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "old_password", "new_password1", "new_password2"]
+# old password, nearly right, and the new one. A mistyped recovery code is nearly right, too.
+AXES_SENSITIVE_PARAMETERS = [
+    "username",
+    "ip_address",
+    "old_password",
+    "new_password1",
+    "new_password2",
+    "code",
+    "passkey",
+]
 
 LANGUAGE_CODE = "en-gb"
 TIME_ZONE = "UTC"

@@ -23,10 +23,10 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 
-from console.accounts import submissions
+from console.accounts import second_factor, submissions
 from console.accounts.identity_settings import ROLES
 from console.audit import refusals
-from console.models import ApiToken, Identity, QueueLimit, SecondFactor
+from console.models import ApiToken, Identity, QueueLimit
 from console.web import admission
 from console.web.web_request import get_web_request
 from workers.steering import plant_settings
@@ -264,8 +264,7 @@ def _lacks_second_factor(user: User) -> bool:
     """Return whether this administrator still needs a second factor. Those with an identity provider need none."""
     if not plant_settings.get_setting_value("login.second_factor"):
         return False
-    has_one = SecondFactor.objects.filter(user=user, confirmed=True).exists()
-    return not has_one and not Identity.objects.filter(user=user).exists()
+    return not second_factor.is_required(user) and not Identity.objects.filter(user=user).exists()
 
 
 def get_user_queues(user: User) -> frozenset[str] | None:

@@ -16,6 +16,7 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from console.accounts import second_factor
 from console.accounts.access import CONFIRMED_AT, add_request_id, build_user_actor
 from console.audit import audit_log
 
@@ -90,6 +91,16 @@ def is_own_password(request: HttpRequest, password: str) -> bool:
     in an open browser.
     """
     return authenticate(request, username=request.user.get_username(), password=password) == request.user
+
+
+def is_own_code(request: HttpRequest, user: User, code: str) -> bool:
+    """Return whether it is a code of the user's app, or one of the user's recovery codes.
+
+    A wrong code delays the next codes of an app. Without an app, it counts as a failed login.
+    """
+    if second_factor.find_confirmed(user):
+        return second_factor.is_right(user, code, timezone.now())
+    return authenticate(request, username=user.get_username(), recovery_code=code) == user
 
 
 def wait_for_code(request: HttpRequest, user: User) -> None:

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from common.errors import BadInput
-from console.accounts import second_factor, sessions, tokens
+from console.accounts import passkeys, second_factor, sessions, tokens
 from console.accounts.access import Actor, find_user_role, get_user_queues, require_permission
 from console.accounts.identity_settings import ROLES
 from console.audit import audit_log
@@ -88,13 +88,24 @@ def limit_queues(actor: Actor, user: User, queues: Collection[str], reason: str)
 
 @transaction.atomic
 def remove_second_factor(actor: Actor, user: User, reason: str) -> None:
-    """Remove the second factor of a user who has lost app and codes; their sessions end."""
+    """Remove app, passkeys, and recovery codes of a user who has lost them; the user's sessions end."""
     require_permission(actor, "user.manage")
     why = read_reason(reason)
-    if not second_factor.remove(user):
+    if not second_factor.remove_all(user):
         raise BadInput("username", f"{user.get_username()} has no second factor.")
     sessions.end_all(user)
     audit_log.record(actor, "user.second_factor", user.get_username(), reason=why, after={"on": False})
+
+
+@transaction.atomic
+def remove_passkey(actor: Actor, user: User, passkey_id: str | int, reason: str) -> str:
+    """Remove a passkey of a user, whose sessions end, and return its name. Raises `BadInput`."""
+    require_permission(actor, "user.manage")
+    why, passkey = read_reason(reason), passkeys.find_passkey(user, passkey_id)
+    passkeys.delete(passkey)
+    sessions.end_all(user)
+    audit_log.record(actor, "user.passkey.remove", user.get_username(), reason=why, before={"name": passkey.name})
+    return passkey.name
 
 
 @transaction.atomic

@@ -1,8 +1,9 @@
-"""One-time passwords (TOTP, RFC 6238) of local accounts: an app's code after the password.
+"""Second factors of local accounts: one-time passwords (TOTP, RFC 6238), and the recovery codes.
 
-The shared key is stored encrypted. A code is valid once, and within 30 s of its time; after a wrong one the next is
-checked only after 1, 2, 4 … s. Ten recovery codes replace a lost app, each once. With the setting `login.second_factor`
-at 1, administrators act as viewers until they have a second factor.
+`console.accounts.passkeys` has the other second factor. The shared key of an app is stored encrypted. A code is valid
+once, and within 30 s of its time; after a wrong one the next is checked only after 1, 2, 4 … s. Ten recovery codes
+replace a lost app or passkey, each once. With the setting `login.second_factor` at 1, administrators act as viewers
+until they have a second factor.
 """
 
 import base64
@@ -10,11 +11,14 @@ import secrets
 from datetime import datetime
 
 import segno
+from django.contrib.auth.backends import BaseBackend
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.http import HttpRequest
+from django.utils import timezone
 
 from common.errors import BadInput
-from console.models import RecoveryCode, SecondFactor
+from console.models import Passkey, RecoveryCode, SecondFactor
 from console.storage import sealing
 
 KEY_BYTES = 20
@@ -25,8 +29,13 @@ CODE_LENGTH = 16  # 79 bits
 MAX_CODE = 40
 
 
+def is_required(user: User) -> bool:
+    """Return whether the user's password alone doesn't log in: the user has an app or a passkey."""
+    return find_confirmed(user) is not None or Passkey.objects.filter(user=user).exists()
+
+
 def find_confirmed(user: User) -> SecondFactor | None:
-    """Return the confirmed device; None if there is none."""
+    """Return the confirmed app; None if there is none."""
     found: SecondFactor | None = SecondFactor.objects.filter(user=user, confirmed=True).first()
     return found
 
@@ -41,7 +50,7 @@ def find_pending(user: User) -> SecondFactor | None:
 def begin(user: User) -> SecondFactor:
     """Create a key, to be confirmed by a first code. Raises `BadInput` if there is a confirmed one."""
     if find_confirmed(user):
-        raise BadInput("code", "is not needed: a second factor is already set up; disable it first.")
+        raise BadInput("code", "is not needed: an authenticator app is already set up; remove it first.")
     SecondFactor.objects.filter(user=user).delete()
     made = SecondFactor(user=user, name="app", confirmed=False)
     made.keep_key(secrets.token_bytes(KEY_BYTES))
@@ -70,7 +79,10 @@ def is_throttled(user: User) -> bool:
 
 @transaction.atomic
 def is_right(user: User, code: str, now: datetime) -> bool:
-    """Return whether the code is the app's current code or an unused recovery code, which is then used up."""
+    """Return whether the code is the app's current code or an unused recovery code, which is then used up.
+
+    False if the user has no app: `RecoveryCodes` checks the recovery codes of these users.
+    """
     # The row is locked: the second of two requests with the same code is rejected.
     held = SecondFactor.objects.select_for_update().filter(user=user, confirmed=True).first()
     plain = _normalize_code(code)
@@ -82,18 +94,55 @@ def is_right(user: User, code: str, now: datetime) -> bool:
         return False
     if plain.isdecimal():
         return bool(held.verify_token(plain))
-    digest = sealing.compute_keyed_digest(f"{user.pk} {plain}", PURPOSE)
-    if RecoveryCode.objects.filter(user=user, digest=digest, used_at=None).update(used_at=now):
+    if _use_recovery_code(user, plain, now):
         return True
     held.throttle_increment(commit=True)
     return False
 
 
+class RecoveryCodes(BaseBackend):
+    """Authenticates users without an app by a recovery code. A wrong code counts as a failed login."""
+
+    def authenticate(  # type: ignore[override] # Django calls only backends that take all credentials
+        self, request: HttpRequest | None, username: str, recovery_code: str
+    ) -> User | None:
+        user = User.objects.filter(username=username, is_active=True).first()
+        if user is None or find_confirmed(user) is not None:
+            return None
+        return user if _use_recovery_code(user, _normalize_code(recovery_code), timezone.now()) else None
+
+
+def _use_recovery_code(user: User, code: str, now: datetime) -> bool:
+    digest = sealing.compute_keyed_digest(f"{user.pk} {code}", PURPOSE)
+    return bool(RecoveryCode.objects.filter(user=user, digest=digest, used_at=None).update(used_at=now))
+
+
 @transaction.atomic
-def remove(user: User) -> bool:
-    """Disable the second factor; return False if there was none."""
-    RecoveryCode.objects.filter(user=user).delete()
-    return bool(SecondFactor.objects.filter(user=user).delete()[0])
+def remove_app(user: User) -> bool:
+    """Remove the authenticator app; return False if there was none."""
+    is_removed = bool(SecondFactor.objects.filter(user=user).delete()[0])
+    remove_unneeded_codes(user)
+    return is_removed
+
+
+@transaction.atomic
+def remove_all(user: User) -> bool:
+    """Remove the app, all passkeys, and the recovery codes; return False if there was no second factor."""
+    has_one = is_required(user)
+    Passkey.objects.filter(user=user).delete()
+    remove_app(user)
+    return has_one
+
+
+def remove_unneeded_codes(user: User) -> None:
+    """Remove the recovery codes of a user who has no second factor any more."""
+    if not is_required(user):
+        RecoveryCode.objects.filter(user=user).delete()
+
+
+def create_missing_codes(user: User) -> list[str]:
+    """Return new recovery codes, which are shown once, if the user has none yet; otherwise an empty list."""
+    return [] if RecoveryCode.objects.filter(user=user).exists() else _new_recovery_codes(user)
 
 
 def format_device_secret(device: SecondFactor) -> str:

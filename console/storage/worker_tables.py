@@ -31,6 +31,7 @@ CONSOLE_TABLES = {
     "console_savedfilter": READ,
     "console_userpreferences": READ,
     "console_sharedlink": READ,
+    "console_passkey": HIDDEN,
     "console_recoverycode": HIDDEN,
     "console_session": HIDDEN,
     "console_submission": HIDDEN,

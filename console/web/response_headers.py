@@ -35,7 +35,6 @@ UNUSED_FEATURES = (
     "midi",
     "payment",
     "picture-in-picture",
-    "publickey-credentials-get",
     "screen-wake-lock",
     "serial",
     "storage-access",

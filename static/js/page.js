@@ -28,6 +28,7 @@ const rare = [
   ["input.would, select.would", () => import("./forms/lapsed.js")],
   ["form[data-scope]", () => import("./forms/scope.js")],
   ["[data-appearance]", () => import("./frame/theme_switch.js")],
+  ["form[data-passkey]", () => import("./forms/passkeys.js")],
 ];
 for (const [selector, load] of rare) if (document.querySelector(selector)) load().then((part) => part.start());
 // Without permission for notifications, only pages that ask for the permission load their module.

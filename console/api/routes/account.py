@@ -8,7 +8,7 @@ from django.utils import timezone
 from pydantic import StrictInt
 
 from common.stored_document import Time, describe
-from console.accounts import people, second_factor, sessions, tokens
+from console.accounts import passkeys, people, second_factor, sessions, tokens
 from console.accounts.access import Actor, find_user_role, get_user_queues
 from console.accounts.identity_settings import ROLES
 from console.actions import plant_settings
@@ -18,7 +18,7 @@ from console.api.request.authentication import actor_for
 from console.api.request.input import Reason, RequestBody
 from console.api.routes.control import get_loop_or_404
 from console.input.form_values import Id
-from console.models import ApiToken, UserSession
+from console.models import ApiToken, Passkey, UserSession
 
 router = Router(tags=["settings"])
 SHOWN_ONCE = "no-store"
@@ -56,6 +56,26 @@ class UserWithPassword(UserRow):
 
 class UserList(TypedDict):
     users: list[UserRow]
+
+
+class PasskeyRow(TypedDict):
+    """A passkey of a user."""
+
+    id: int
+    name: str
+    host: Annotated[str, describe("The host name of Weir at which it can be used.")]
+    is_discoverable: Annotated[bool, describe("Whether it replaces username and password.")]
+    created_at: Time
+    used_at: Annotated[Time | None, describe("Time of the last use; null: never used.")]
+
+
+class PasskeyList(TypedDict):
+    passkeys: list[PasskeyRow]
+
+
+class PasskeyRemoval(TypedDict):
+    id: int
+    removed: bool
 
 
 class SessionRow(TypedDict):
@@ -109,6 +129,12 @@ class TokenList(TypedDict):
 class TokenRevocation(TypedDict):
     id: int
     revoked: Annotated[bool, describe("false: already expired or revoked.")]
+
+
+class PasskeyName(RequestBody):
+    """The new name of a passkey."""
+
+    name: str
 
 
 class Value(RequestBody):
@@ -221,11 +247,45 @@ def limit_queues(request: HttpRequest, username: str, body: LimitedQueues) -> Us
     return build_user_row(user)
 
 
-@router.post("/users/{username}/second-factor", summary="Remove a lost second factor; the user's sessions end")
+@router.post("/users/{username}/second-factor", summary="Remove lost second factors; the user's sessions end")
 def remove_second_factor(request: HttpRequest, username: str, body: Reason) -> UserRow:
     actor, user = actor_for(request, "user.manage"), _get_user(username)
     people.remove_second_factor(actor, user, body.reason)
     return build_user_row(user)
+
+
+@router.get("/users/{username}/passkeys", summary="List the passkeys of a user")
+def list_user_passkeys(request: HttpRequest, username: str) -> PasskeyList:
+    actor_for(request, "user.manage")
+    return {"passkeys": [build_answer(PasskeyRow, row) for row in passkeys.list_passkeys(_get_user(username))]}
+
+
+@router.post("/users/{username}/passkeys/{passkey_id}/remove", summary="Remove a passkey; the user's sessions end")
+def remove_user_passkey(request: HttpRequest, username: str, passkey_id: Id, body: Reason) -> PasskeyRemoval:
+    actor, user = actor_for(request, "user.manage"), _get_user(username)
+    people.remove_passkey(actor, user, passkey_id, body.reason)
+    return {"id": passkey_id, "removed": True}
+
+
+@router.get("/passkeys", summary="List your passkeys")
+def list_own_passkeys(request: HttpRequest) -> PasskeyList:
+    actor = actor_for(request, "account.change")
+    return {"passkeys": [build_answer(PasskeyRow, row) for row in passkeys.list_passkeys(actor.account)]}
+
+
+@router.post("/passkeys/{passkey_id}/rename", summary="Rename one of your passkeys")
+def rename_own_passkey(request: HttpRequest, passkey_id: Id, body: PasskeyName) -> PasskeyRow:
+    actor = actor_for(request, "account.change")
+    passkey = _get_own_passkey(actor, passkey_id)
+    passkeys.rename(actor, passkey, body.name)
+    return build_answer(PasskeyRow, passkey)
+
+
+@router.post("/passkeys/{passkey_id}/remove", summary="Remove one of your passkeys")
+def remove_own_passkey(request: HttpRequest, passkey_id: Id) -> PasskeyRemoval:
+    actor = actor_for(request, "account.change")
+    passkeys.remove(actor, _get_own_passkey(actor, passkey_id))
+    return {"id": passkey_id, "removed": True}
 
 
 @router.post("/users/{username}/disable", summary="Disable a user; sessions and tokens end")
@@ -308,6 +368,13 @@ def change_quota(request: HttpRequest, token_id: Id, body: NewQuota) -> TokenRow
     return _build_token_row(token)
 
 
+def _get_own_passkey(actor: Actor, passkey_id: int) -> Passkey:
+    passkey = passkeys.list_passkeys(actor.account).filter(pk=passkey_id).first()
+    if passkey is None:
+        raise Http404(f"passkey {passkey_id} does not exist.")
+    return passkey
+
+
 def _get_user(username: str) -> User:
     return people.find_user(username)
 
@@ -318,7 +385,7 @@ def build_user_row(user: User) -> UserRow:
         "role": find_user_role(user) if user.is_active else None,
         "enabled": user.is_active,
         "queues": sorted(get_user_queues(user) or ()),
-        "second_factor": second_factor.find_confirmed(user) is not None,
+        "second_factor": second_factor.is_required(user),
         "last_login": user.last_login,
         "joined": user.date_joined,
     }

@@ -14,10 +14,10 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
 from common.errors import BadInput
-from console.accounts import identity_provider, people, second_factor, sessions
+from console.accounts import identity_provider, passkeys, people, second_factor, sessions
 from console.accounts.access import actor_of, find_user_role, get_user_queues, requires
 from console.accounts.identity_settings import ROLES
-from console.models import ApiToken, UserSession
+from console.models import ApiToken, Passkey, UserSession
 from console.pages.frame.page import (
     ActionResult,
     FormPage,
@@ -28,6 +28,8 @@ from console.pages.frame.page import (
     render_rejected,
 )
 from queues.models import Queue
+
+CHANGES = ("role", "queues", "second-factor", "passkey", "enable", "disable")
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class ListedUser:
     role: str | None
     queues: list[str]
     second_factor: bool
+    passkeys: QuerySet[Passkey]
     provider: bool
 
 
@@ -77,7 +80,8 @@ def users_page(request: HttpRequest, new_password: PasswordShownOnce | None = No
                 user=user,
                 role=find_user_role(user),
                 queues=sorted(get_user_queues(user) or ()),
-                second_factor=second_factor.find_confirmed(user) is not None,
+                second_factor=second_factor.is_required(user),
+                passkeys=passkeys.list_passkeys(user),
                 provider=identity_provider.is_of(user),
             )
             for user in everybody
@@ -128,7 +132,10 @@ def _show_password_once(request: HttpRequest, user: User, password: str) -> Http
 
 @declare_action("user.manage", users_page)
 def change(request: HttpRequest, user_id: int) -> ActionResult:
-    """Change a user. Posted: change (role, queues, second-factor, enable, disable), reason; role; queues (several)."""
+    """Change a user.
+
+    Posted: change (role, queues, second-factor, passkey, enable, disable), reason; role; queues (several); passkey.
+    """
     user, posted = get_object_or_404(User, pk=user_id), request.POST
     actor, reason, wanted = actor_of(request), posted.get("reason", ""), posted.get("change", "role")
     name, here = user.get_username(), reverse("users")
@@ -142,9 +149,12 @@ def change(request: HttpRequest, user_id: int) -> ActionResult:
         return ActionResult(f"{name} is now {limits}.", here, {"go": here})
     if wanted == "second-factor":
         people.remove_second_factor(actor, user, reason)
-        return ActionResult(f"The second factor of {name} was removed.", here, {"go": here})
+        return ActionResult(f"The second factors of {name} were removed.", here, {"go": here})
+    if wanted == "passkey":
+        removed = people.remove_passkey(actor, user, posted.get("passkey", ""), reason)
+        return ActionResult(f"Passkey {removed} of {name} was removed.", here, {"go": here})
     if wanted not in ("enable", "disable"):
-        raise BadInput("change", f"must be one of role, queues, second-factor, enable, disable, not {wanted[:40]!r}.")
+        raise BadInput("change", f"must be one of {', '.join(CHANGES)}, not {wanted[:40]!r}.")
     people.enable(actor, user, wanted == "enable", reason)
     return ActionResult(
         (f"{name} {'can log in again' if wanted == 'enable' else 'can no longer log in'}."), here, {"go": here}

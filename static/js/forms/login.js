@@ -1,4 +1,6 @@
-// The login page: records the login, so that typed values are restored after it.
+// The login pages: record the login, so that typed values are restored after it, and offer passkeys.
 import { passLogin } from "./drafts.js";
+import * as passkeys from "./passkeys.js";
 
 passLogin();
+passkeys.start();

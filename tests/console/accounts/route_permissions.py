@@ -25,7 +25,7 @@ OPEN_TO = {
         api/ api/schema control/
     """,
     ("free", "POST"): """
-        login/ login/code/ api/v1/chat/<receiver>
+        login/ login/code/ login/passkey login/passkey/options api/v1/chat/<receiver>
     """,
     ("stranger", "GET"): """
         confirm/
@@ -37,7 +37,9 @@ OPEN_TO = {
         alerts/silences/preview alerts/rules/preview settings/ settings/preferences filters/save
         filters/remove
         settings/sessions/<int:session_id>/end settings/tokens settings/tokens/<int:token_id>/revoke
-        settings/second-factor/ api/v1/sessions/<session_id>/end api/v1/tokens api/v1/tokens/<token_id>/revoke
+        settings/second-factor/ settings/passkeys/options api/v1/passkeys/<passkey_id>/rename
+        api/v1/passkeys/<passkey_id>/remove
+        api/v1/sessions/<session_id>/end api/v1/tokens api/v1/tokens/<token_id>/revoke
         api/v1/silences/preview api/v1/alert-rules/<name>/preview api/v1/proposals
     """,
     ("operator", "GET"): """
@@ -46,6 +48,7 @@ OPEN_TO = {
     """,
     ("administrator", "GET"): """
         queues/new queues/<str:name>/definition/ processes/ plants/attach audit/ settings/users/ api/v1/users
+        api/v1/users/<username>/passkeys
         api/v1/audit api/v1/audit/export api/v1/queues/<queue>/definition api/v1/processes
         api/v1/processes/<process>/log
     """,
@@ -59,6 +62,7 @@ OPEN_TO = {
         api/v1/loops/<loop_id>/settings api/v1/users api/v1/users/<username>/role
         api/v1/users/<username>/disable api/v1/users/<username>/enable api/v1/users/<username>/reset
         api/v1/users/<username>/queues api/v1/users/<username>/second-factor api/v1/tokens/<token_id>/quota
+        api/v1/users/<username>/passkeys/<passkey_id>/remove
         api/v1/queues/<queue>/create api/v1/queues/<queue>/definition api/v1/processes/<process>/restart
         api/v1/receivers/<name> api/v1/receivers/<name>/delete api/v1/receivers/<name>/test api/v1/tasks
         api/v1/plants api/v1/plants/inspect api/v1/plants/<plant>/remove
@@ -151,7 +155,8 @@ WITH_A_REASON = """
     plants/<plant>/remove plants/<plant>/resume receivers/<name>/delete marks/<mark_id>/remove
     shared-links/<link_id>/end plans/<plan_id>/reject plans/<plan_id>/stop plans/<plan_id>/roll-back
     processes/<process>/restart tasks/<name>/run runs/<run_id>/cancel runs/<run_id>/resume users/<username>/disable
-    users/<username>/enable users/<username>/reset users/<username>/second-factor applications/<name>/restart
+    users/<username>/enable users/<username>/reset users/<username>/second-factor
+    users/<username>/passkeys/<passkey_id>/remove applications/<name>/restart
     applications/<name>/stop applications/<name>/start objectives/<name>/remove
     proposals/<proposal_id>/reject
 """
@@ -205,6 +210,7 @@ API_BODIES = {
     "POST api/v1/users": {"username": "new", "role": "viewer", "reason": "a test"},
     "POST api/v1/users/<username>/role": {"role": "operator", "reason": "a test"},
     "POST api/v1/users/<username>/queues": {"queues": ["alert"], "reason": "a test"},
+    "POST api/v1/passkeys/<passkey_id>/rename": {"name": "new"},
     "POST api/v1/tokens": {"name": "new", "role": "viewer", "days": 5},
     "POST api/v1/tokens/<token_id>/quota": {"events_per_second": 5, "reason": "a test"},
     "POST api/v1/applications": {"text": "name: a test", "reason": "a test"},

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from console.accounts.access import create_token
 from console.actions.shared_links import format_link_address
-from console.models import AssistantProposal, Drill, Mark, SharedLink, UserSession
+from console.models import AssistantProposal, Drill, Mark, Passkey, SharedLink, UserSession
 from queues.models import Container, Node, Queue
 from tests.console.pipeline_sample import DECLARATION
 from tests.console.rows import a_plan, an_alert, held
@@ -46,6 +46,7 @@ def things(people, control):
         "loop": loop, "entry": entry, "override": override, "proposal": proposal, "token": token,
         "session": session, "plan": plan, "run": run, "experiment": experiment, "user": people["viewer"],
         "drill": Drill.objects.create(scenario="burst", subjects={"queue": "alert"}, starter="operator", due_at=now),
+        "passkey": Passkey.objects.create(user=people["viewer"], name="phone", digest="0" * 64, host="localhost"),
         "link": link, "mark": Mark.objects.create(title="a test", at=now, author="operator"),
         **alert_things(people),
     }  # fmt: skip
