@@ -126,7 +126,7 @@ MORE_PAGES = (
     ("differences", "Compare time ranges", "plant.view", "timeline"),
     ("figures", "Figures of the papers", "plant.view", "lab"),
     ("plant-settings", "Plant settings", "plant.view", "settings"),
-    ("second-factor", "Second factor", "account.change", "settings"),
+    ("second-factor", "Second factors", "account.change", "settings"),
 )
 
 

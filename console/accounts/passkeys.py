@@ -70,7 +70,7 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Proof:
+class PasskeyProof:
     """A browser's answer to a challenge of this site."""
 
     answer: dict[str, Any]
@@ -251,7 +251,7 @@ def authenticate_user(request: HttpRequest, purpose: Purpose, answer: str, user:
         passkey = _find_by_answer(document)
         user = passkey.user if passkey else None
     username = user.get_username() if user else ""
-    proof = Proof(document, challenge, site, purpose)
+    proof = PasskeyProof(document, challenge, site, purpose)
     proved: User | None = authenticate(request, username=username, passkey_proof=proof)
     return proved
 
@@ -261,7 +261,7 @@ class PasskeyBackend(BaseBackend):
 
     @transaction.atomic
     def authenticate(  # type: ignore[override] # Django calls only backends that take all credentials
-        self, request: HttpRequest | None, username: str, passkey_proof: Proof
+        self, request: HttpRequest | None, username: str, passkey_proof: PasskeyProof
     ) -> User | None:
         # The row is locked: of two requests with the same counter, the second is rejected.
         passkey = _find_by_answer(passkey_proof.answer, Passkey.objects.select_for_update())
@@ -270,7 +270,7 @@ class PasskeyBackend(BaseBackend):
         return passkey.user if _verify(passkey, passkey_proof) else None
 
 
-def _verify(passkey: Passkey, proof: Proof) -> bool:
+def _verify(passkey: Passkey, proof: PasskeyProof) -> bool:
     """Return whether the proof is of this passkey, and record its use."""
     import webauthn
 

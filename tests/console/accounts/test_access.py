@@ -107,7 +107,9 @@ def test_a_door_opens_to_its_least_role_and_those_above(doors, every_role, brows
 
 # What takes a login, or a token whose own actions name it (tests/security/people/test_tokens.py); and what
 # people alone decide on (tests/console/actions/test_assistant_proposals.py).
-NO_PLAIN_TOKEN = tuple(f"api/v1/{each}" for each in ("users", "sessions", "tokens", "proposals/<proposal_id>/"))
+NO_PLAIN_TOKEN = tuple(
+    f"api/v1/{each}" for each in ("users", "sessions", "passkeys", "tokens", "proposals/<proposal_id>/")
+)
 
 
 @pytest.mark.sweep(3)

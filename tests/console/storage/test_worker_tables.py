@@ -23,7 +23,7 @@ OF_ACCOUNTS = {
     *("auth_user_groups", "auth_user_user_permissions", "auth_group_permissions"),
     *("axes_accessattempt", "axes_accessattemptexpiration", "axes_accessfailurelog", "axes_accesslog"),
     *("otp_totp_totpdevice", "django_session", "console_session", "console_usersession"),
-    *("console_apitoken", "console_identity", "console_recoverycode", "console_queuelimit"),
+    *("console_apitoken", "console_identity", "console_passkey", "console_recoverycode", "console_queuelimit"),
     *("console_assistantproposal", "console_savedfilter", "console_sharedlink", "console_submission"),
     *("console_auditentry", "console_userpreferences"),
 }

@@ -23,6 +23,7 @@ TAKEOVERS = {
     "remove a second factor": "DELETE FROM otp_totp_totpdevice",
     "read second factors": "SELECT key FROM otp_totp_totpdevice",
     "read recovery codes": "SELECT digest FROM console_recoverycode",
+    "read passkeys": "SELECT public_key FROM console_passkey",
     "read sessions": "SELECT session_data FROM console_session",
     "keep a session alive": "UPDATE console_usersession SET seen_at = now()",
     "read kept answers": "SELECT body FROM console_submission",

@@ -378,7 +378,7 @@ def test_a_malformed_answer_is_refused_and_nothing_else(phone, people, rf):
         try:
             if purpose == "register":
                 return passkeys.verify_registration(request, people["viewer"], "x", answer).pk
-            proof = passkeys.Proof(json.loads(answer), decode(challenge), site, passkeys.Purpose.LOGIN)
+            proof = passkeys.PasskeyProof(json.loads(answer), decode(challenge), site, passkeys.Purpose.LOGIN)
             return passkeys.PasskeyBackend().authenticate(request, "viewer", proof) and "accepted"
         except passkeys.BadInput:
             return None
