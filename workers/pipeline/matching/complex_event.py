@@ -18,7 +18,8 @@ from workers.pipeline.patterns.graph import Operator, compute_key_groups, list_n
 from workers.pipeline.patterns.pattern import Pattern
 
 ATTRIBUTES = ("pattern", "severity", "first_time", "conditions", "events")  # of every complex event, besides measures
-_ESCAPED = r'["\\\x00-\x1f]'  # characters that JSON text must escape
+_IS_ESCAPED = np.zeros(256, bool)  # by byte: whether JSON text must escape this character
+_IS_ESCAPED[[*range(0x20), *b'"\\']] = True
 
 
 def build_complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.RecordBatch:
@@ -127,8 +128,7 @@ def _encode_attributes(
     parts = pc.binary_join_element_wise(
         '{"time_us":',
         times.cast(pa.string()),
-        ',"id":',
-        _quote_texts(events.column("id")),
+        *_quote_ids(events.column("id")),
         _quote_repeated(',"type":', events.column("type"), ',"value":'),
         pc.fill_null(events.column("value").cast(pa.string()), "null"),
         _quote_repeated(',"source":', events.column("source"), "}"),
@@ -142,9 +142,26 @@ def _encode_attributes(
     return pc.binary_join_element_wise(f'{head},"first_time":', first, computed, '"events":[', told, "]}", "")
 
 
+def _quote_ids(ids: pa.Array) -> tuple[pa.Array | str, ...]:
+    """Return the parts that put the IDs of events into their JSON."""
+    if ids.null_count or _has_escaped(ids):
+        return ',"id":', _quote_texts(ids)
+    return ',"id":"', ids, '"'
+
+
+def _has_escaped(texts: pa.Array) -> bool:
+    """Return whether a text has a character that JSON escapes. It reads the bytes of all texts at once."""
+    _, offsets, data = texts.buffers()
+    if data is None:
+        return False
+    bounds = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    values = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]]
+    return bool(_IS_ESCAPED[values].any())
+
+
 def _quote_texts(texts: pa.Array) -> pa.Array:
     """Return each text as JSON; null as null."""
-    if pc.any(pc.match_substring_regex(texts, _ESCAPED)).as_py():
+    if _has_escaped(texts):
         return pa.array([orjson.dumps(text).decode() for text in texts.to_pylist()])
     return pc.fill_null(pc.binary_join_element_wise('"', texts, '"', ""), "null")
 

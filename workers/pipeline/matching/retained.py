@@ -173,16 +173,16 @@ def compute_stable_order(code: np.ndarray) -> np.ndarray:
     return low[np.argsort(high.astype(np.uint16), kind="stable")]
 
 
-def order_rows(rows: pa.Table) -> pa.Table:
-    """Sort the rows by (time, id) and remove duplicates."""
-    if rows.num_rows < 2:
-        return rows
+def order_rows(rows: pa.Table, places: np.ndarray | None = None) -> pa.Table:
+    """Return the rows at these places (None: all) sorted by (time, id) and without duplicates."""
     times_us = rows.column("time").to_numpy()
-    order = np.argsort(times_us, kind="stable")
-    sorted_us = times_us[order]
+    order = (
+        np.argsort(times_us, kind="stable") if places is None else places[np.argsort(times_us[places], kind="stable")]
+    )
+    sorted_us, rows = times_us[order], rows.take(pa.array(order))
     equal = sorted_us[1:] == sorted_us[:-1]
     if not equal.any():
-        return rows.take(pa.array(order))
+        return rows
     rows = rows.take(pc.sort_indices(rows, sort_keys=[("time", "ascending"), ("id", "ascending")]))
     ids = rows.column("id").combine_chunks()
     copies = equal & np.asarray(pc.equal(ids.slice(1), ids.slice(0, len(ids) - 1)))

@@ -52,6 +52,7 @@ SHARED_WAIT_SECONDS = 0.02  # the same, for roles that share a task
 BUSY_WAIT_SECONDS = 0.001  # the same, if another role of the task has just executed a batch
 # The duration of an epoch if an application has no slot of its own, so that tasks share a slot one after the other.
 ALTERNATING_SECONDS = 2.0
+OUTBOX_RETRY_SECONDS = 1.0  # how often an idle combiner publishes again what a queue did not accept
 RETRY_SECONDS = 10.0  # a second failure of an epoch within this time ends the query
 
 log = logging.getLogger("weir.pipeline")
@@ -92,6 +93,9 @@ class Executor(ABC):
     @abstractmethod
     def execute(self, wait_seconds: float) -> bool:
         """Execute the next batch, or wait for one. Returns whether a batch was executed."""
+
+    def end(self) -> None:  # noqa: B027
+        """Wait for what runs in the background, so that the next executor of the role does not repeat it."""
 
 
 @dataclass(frozen=True)
@@ -159,13 +163,17 @@ class CombinerRole(TaskRole):
 
 
 class _CombinerExecutor(Executor):
-    def __init__(self, role: CombinerRole, control: redis.Redis) -> None:
+    def __init__(
+        self, role: CombinerRole, control: redis.Redis, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         application = role.application
+        self._monotonic, self._retried_at = monotonic, -math.inf
         self._batches = PlannedBatches(control, application.name, role.replicas, application.controls)
-        outbox = Outbox(StateStore(control, application.name), _open_client(role.control_url, application.name))
+        client = _open_client(role.control_url, application.name)
+        self._outbox = Outbox(StateStore(control, application.name), client)
         board = BatchReports(control, application.name)
         runner = HelpedTasks(TaskLists(control, application.name), role.helpers)
-        self._work = InterEventWork(runner, role.control_url, application, role.run, control, outbox, board)
+        self._work = InterEventWork(runner, role.control_url, application, role.run, control, self._outbox, board)
         self._done: PlannedBatch | None = None
         if (planned := self._batches.load()) is not None:
             self._execute(planned)
@@ -174,7 +182,13 @@ class _CombinerExecutor(Executor):
         planned = self._batches.plan_after(self._done, wait_seconds)
         if planned is not None:
             self._execute(planned)
+        elif self._monotonic() - self._retried_at >= OUTBOX_RETRY_SECONDS:
+            self._outbox.retry()
+            self._retried_at = self._monotonic()
         return planned is not None
+
+    def end(self) -> None:
+        self._outbox.await_published()
 
     def _execute(self, planned: PlannedBatch) -> None:
         if not planned.is_done:
@@ -251,17 +265,26 @@ class LongTask:
         executors = [role.build(control) for role in self.roles]
         idle_seconds = WAIT_SECONDS if len(executors) == 1 else SHARED_WAIT_SECONDS
         most = idle_seconds
-        while (left := ends_at - monotonic()) > 0 and expect_bytes(control).hget(key, self.process) == self.mark:
-            try:
-                executed = sum(executor.execute(min(left, most)) for executor in executors)
-                batches += executed
-                most = BUSY_WAIT_SECONDS if executed and len(executors) > 1 else idle_seconds
-            except (AttemptOvertaken, NewerState) as error:
-                # Another task of the role is still running. The overtaken task continues after the batch of the other
-                # task.
-                log.warning("%s", error)
-                executors = [role.build(control) for role in self.roles]
+        try:
+            while (left := ends_at - monotonic()) > 0 and expect_bytes(control).hget(key, self.process) == self.mark:
+                try:
+                    executed = sum(executor.execute(min(left, most)) for executor in executors)
+                    batches += executed
+                    most = BUSY_WAIT_SECONDS if executed and len(executors) > 1 else idle_seconds
+                except (AttemptOvertaken, NewerState) as error:
+                    # Another task of the role is still running. The overtaken task continues after the batch of the
+                    # other task.
+                    log.warning("%s", error)
+                    _end_all(executors)
+                    executors = [role.build(control) for role in self.roles]
+        finally:
+            _end_all(executors)
         yield batches
+
+
+def _end_all(executors: Iterable[Executor]) -> None:
+    for executor in executors:
+        executor.end()
 
 
 class EpochSource(DataSource):

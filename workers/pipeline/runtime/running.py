@@ -320,6 +320,8 @@ class Running:
             task.end(deadline - time.monotonic())
         if self._arranger is not None:
             self._arranger.give_back()
+        with suppress(Exception):  # the next start publishes what is left
+            self.outbox.await_published()
         self._dispatcher.close()
         self._nodes.close()
         self._client.close()

@@ -2,7 +2,7 @@
 
 Spark calls it for each inter-event micro-batch. Each level of operators is one Spark job, in which each operator has as
 many tasks as its parallelism, if they save more time than they cost. Otherwise, one task processes all operators. Then
-the complex events are published.
+the complex events are published while the next batch runs.
 """
 
 import time
@@ -115,7 +115,7 @@ class InterEventWork(BatchWork):
         for count in worked:
             counts.setdefault(count.operator, OperatorCount(count.operator)).add(count)
         self._batches.finish(planned, len(application.graph.levels))
-        self._outbox.try_publish()
+        self._outbox.start_publishing()
         now = time.monotonic()
         finished = InterEventBatch(now, batch, combined, counts, tuple(worked), now - started)
         self._status.record_inter_event_batch(finished)

@@ -28,7 +28,7 @@ from workers.pipeline.tiers import state
 from workers.pipeline.tiers.combining import CombinedOffset
 from workers.pipeline.tiers.finished_batch import OperatorCount, PatternCount, add_counts, add_types
 from workers.pipeline.tiers.matcher_cache import MATCHER_CACHE
-from workers.pipeline.tiers.result_writer import SLICE_GROUPS, WHOLE
+from workers.pipeline.tiers.result_writer import SLICE_GROUPS, WHOLE, get_match_keys
 
 MAX_LATE = 100  # maximum number of late events of a unit that are kept for display
 
@@ -102,11 +102,11 @@ class Work:
                 if blob.route == operator.key and blob.slice in slices and self.combined.wants(blob.first_us)
             ]
             fresh = result in self.combined.fresh
-            batches += [_mark_rows(batch, groups, fresh) for batch in results.read(result, names)]
+            batches += [_mark_rows(batch, operator.key, groups, fresh) for batch in results.read(result, names)]
         if self.level:
             measures = self.graph.inner_measures
             emitted = [convert_to_route_rows(rows, operator, measures) for rows in store.read_between(self.batch)]
-            batches += [_mark_rows(rows, groups, True) for rows in emitted if rows.num_rows]
+            batches += [_mark_rows(rows, operator.key, groups, True) for rows in emitted if rows.num_rows]
         tables = [pa.Table.from_batches([batch]) for batch in batches if batch.num_rows]
         if not tables:
             return pa.table({"time": pa.array([], pa.int64())})
@@ -125,9 +125,9 @@ class Work:
         passed = times_us <= (self.combined.watermark_us if self.combined.watermark_us is not None else -1)
         before_us = self.combined.previous_watermark_us
         if before_us is None:
-            return order_rows(rows.filter(pa.array(passed))), rows.slice(0, 0)
+            return order_rows(rows, np.flatnonzero(passed)), rows.slice(0, 0)
         old = times_us <= before_us
-        due = order_rows(rows.filter(pa.array(passed & ~old)))
+        due = order_rows(rows, np.flatnonzero(passed & ~old))
         if not notes_late:
             return due, rows.slice(0, 0)
         late = old & rows.column("fresh").to_numpy() & rows.column("first").to_numpy()
@@ -248,12 +248,16 @@ class Work:
         return between, outbox
 
 
-def _mark_rows(rows: pa.RecordBatch, groups: tuple[int, ...], fresh: bool) -> pa.RecordBatch:
-    """Return the rows of the groups, marked with whether they are read for the first time."""
+def _mark_rows(rows: pa.RecordBatch, route: str, groups: tuple[int, ...], fresh: bool) -> pa.RecordBatch:
+    """Return the rows of the groups with their keys, marked with whether they are read for the first time."""
     if len(groups) < KEY_GROUPS:
-        own = np.zeros(KEY_GROUPS, bool)
-        own[list(groups)] = True
-        rows = rows.filter(pa.array(own[rows.column("group").to_numpy()]))
+        is_group = np.zeros(KEY_GROUPS, bool)
+        is_group[list(groups)] = True
+        own = is_group[rows.column("group").to_numpy()]
+        if not own.all():
+            rows = rows.filter(pa.array(own))
+    if "match_key" not in rows.schema.names:  # earlier versions wrote it
+        rows = rows.append_column("match_key", get_match_keys(rows, route))
     return rows.append_column("fresh", pa.repeat(fresh, rows.num_rows))
 
 

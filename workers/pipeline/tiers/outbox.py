@@ -1,12 +1,14 @@
 """Publishes complex events that were written together with the state they came from.
 
-They are published at least once, under ids that never change.
+They are published at least once, under ids that never change. Publishing waits for the nodes, so it runs in the
+background, and the next batch starts meanwhile.
 """
 
 import contextlib
 import logging
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import orjson
@@ -41,11 +43,27 @@ class Outbox:
         self.waiting: Mapping[str, int] = {}  # queue → events that it did not accept at the last attempt
         # The end of a batch and the supervision of the process run in threads of their own.
         self._turn = threading.Lock()
+        self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="outbox")
+        self._publishing: Future[None] | None = None
 
     @property
     def is_full(self) -> bool:
         """Return whether no further complex events may be found until some of these are accepted."""
         return sum(self.waiting.values()) >= MAX_EVENTS
+
+    def start_publishing(self) -> None:
+        """Publish in the background, after the previous call of this method has published.
+
+        The outbox therefore has the complex events of two batches at most, unless a queue accepts none.
+        """
+        self.await_published()
+        self._publishing = self._background.submit(self.try_publish)
+
+    def await_published(self) -> None:
+        """Wait until nothing is published in the background. Raises the error that ended the publishing, if any."""
+        publishing, self._publishing = self._publishing, None
+        if publishing is not None:
+            publishing.result()
 
     def publish(self) -> int:
         """Publish everything in the outbox and return the number of events.

@@ -125,9 +125,8 @@ class ResultWriter:
         data: dict[str, bytes] = {}
         for route, batches in parts.items():
             whole = pa.concat_batches(batches)
-            keys = whole.column(route).cast(pa.string())
-            whole = whole.append_column("match_key", keys)
-            whole = whole.append_column("group", pa.array(compute_key_groups(keys), pa.int32()))
+            groups = compute_key_groups(get_match_keys(whole, route))
+            whole = whole.append_column("group", pa.array(groups, pa.int32()))
             for slice_, rows in self._iterate_slices(whole):
                 name = f"{task}:{route}:{slice_}"
                 data[name] = encode(rows)
@@ -147,6 +146,11 @@ class ResultWriter:
             if end > start:
                 yield slice_, rows.slice(start, end - start)
             start = end
+
+
+def get_match_keys(rows: pa.RecordBatch, route: str) -> pa.Array:
+    """Return the keys by which the patterns of a route relate its rows: texts, none null."""
+    return rows.column(route).cast(pa.string())
 
 
 def _write_batch(blobs: list[Blob], kept: int, shed: str, passed: str) -> pa.RecordBatch:

@@ -25,10 +25,14 @@ class TaskRole:
     application: object = None
     waits: list = field(default_factory=list)
     built: int = 0
+    ended: int = 0
 
     def build(self, control):
         self.built += 1
         return self
+
+    def end(self):
+        self.ended += 1
 
     def execute(self, wait_seconds: float) -> bool:
         self.waits.append(wait_seconds)
@@ -96,7 +100,17 @@ def test_a_task_that_is_overtaken_continues_after_the_other_batch(control_server
 
     role = TaskRole(control_server.url, [True, overtaken, True], times)
     assert run([role], start, times) == 2
-    assert role.built == 2
+    assert role.built == 2 and role.ended == 2
+
+
+def test_a_task_that_fails_ends_what_runs_in_the_background(control_server, start, times):
+    def fail() -> bool:
+        raise KeyError("a result is missing")
+
+    role = TaskRole(control_server.url, [True, fail], times)
+    with pytest.raises(KeyError):
+        run([role], start, times)
+    assert role.ended == 1
 
 
 def test_roles_that_share_a_slot_take_turns_and_wait_for_a_short_time(control_server, start, times):

@@ -48,6 +48,29 @@ def test_what_is_being_published_is_not_published_again_by_who_checks_it(store):
     assert client.ids == ["c0", "c1", "c2"] and not store.list_output_names()
 
 
+def test_the_next_batch_runs_while_complex_events_are_published(store):
+    """Only the end of the next batch waits for them, so few are in the outbox."""
+    accepted = threading.Event()
+    client = Publisher(lambda: accepted.wait(MAX_SECONDS))
+    outbox = Outbox(store, client)
+    outbox.start_publishing()
+    assert store.list_output_names() and not client.ids
+    accepted.set()
+    outbox.start_publishing()
+    assert client.ids == ["c0", "c1", "c2"]
+    outbox.await_published()
+    assert client.ids == ["c0", "c1", "c2"] and not store.list_output_names()
+
+
+def test_an_error_of_publishing_in_the_background_is_raised_by_the_next_call(store):
+    outbox = Outbox(store, Publisher())
+    store.load_outputs = lambda names: {names[0]: b"no Arrow stream"}
+    outbox.start_publishing()
+    with pytest.raises(pa.ArrowInvalid):
+        outbox.await_published()
+    outbox.await_published()
+
+
 def test_what_was_published_is_shown_the_newest_first(store):
     Outbox(store, Publisher()).publish()
     assert [(event.id, event.type, event.source) for event in store.list_recent_events()] == [
