@@ -176,9 +176,9 @@ def compute_stable_order(code: np.ndarray) -> np.ndarray:
 def order_rows(rows: pa.Table, places: np.ndarray | None = None) -> pa.Table:
     """Return the rows at these places (None: all) sorted by (time, id) and without duplicates."""
     times_us = rows.column("time").to_numpy()
-    order = (
-        np.argsort(times_us, kind="stable") if places is None else places[np.argsort(times_us[places], kind="stable")]
-    )
+    if places is None:
+        places = np.arange(rows.num_rows)
+    order = places[np.argsort(times_us[places], kind="stable")]
     sorted_us, rows = times_us[order], rows.take(pa.array(order))
     equal = sorted_us[1:] == sorted_us[:-1]
     if not equal.any():

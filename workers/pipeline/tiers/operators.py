@@ -17,7 +17,7 @@ import redis
 from workers.pipeline.dispatch.result_queue import ResultQueue
 from workers.pipeline.events.containers import control_of
 from workers.pipeline.events.layout import unify_types
-from workers.pipeline.matching.complex_event import build_complex_events, convert_to_route_rows
+from workers.pipeline.matching.complex_event import build_match_rows, complete_match_rows, convert_to_route_rows
 from workers.pipeline.matching.matcher import LabeledRows
 from workers.pipeline.matching.retained import Matches, concatenate, order_rows
 from workers.pipeline.matching.surplus import SAMPLED_ROWS, SurplusSample, Survivors
@@ -162,7 +162,7 @@ class Work:
             if len(matches) > matches.suppressed.sum():
                 # A batch that is processed again repeats the ids.
                 prefix = f"{pattern.name}:{self.run}.{self.batch}:{places[0].rpartition('/')[2]}"
-                made.append(build_complex_events(pattern, matches, prefix))
+                made.append(build_match_rows(pattern, matches, prefix))
         outputs = self._group_outputs(places, made)
         states = memory.write_places(places)
         for pattern in operator.patterns:
@@ -236,13 +236,13 @@ class Work:
     def _group_outputs(
         self, places: list[str], made: list[pa.RecordBatch]
     ) -> tuple[dict[str, pa.RecordBatch], dict[str, pa.RecordBatch]]:
-        """Return the complex events for other operators and those for sinks, by name."""
+        """Return the complex events for other operators, and the match rows for sinks, by name."""
         first = places[0]
         between, outbox = {}, {}
         for place, rows in enumerate(made):
             event_type = rows.column("type")[0].as_py()
             if event_type in self.graph.inner_types:
-                between[f"{first}/{place}"] = rows
+                between[f"{first}/{place}"] = complete_match_rows(rows)
             for queue in self.sinks.get(event_type, ()):
                 outbox[state.format_outbox_name(queue, self.batch, self.run, f"{first}/{place}", rows)] = rows
         return between, outbox

@@ -18,7 +18,7 @@ import redis
 from common.errors import WeirError
 from queues.publishing.client import Client
 from workers.pipeline.events.layout import decode
-from workers.pipeline.matching.complex_event import ATTRIBUTES
+from workers.pipeline.matching.complex_event import ATTRIBUTES, complete_match_rows
 from workers.pipeline.tiers.state import RETAINED, StateStore, queue_of
 
 MAX_AT_ONCE = 256  # blobs
@@ -93,7 +93,7 @@ class Outbox:
         for name in outputs:
             names_by_queue.setdefault(queue_of(name), []).append(name)
         for queue, names in names_by_queue.items():
-            batches = {name: decode(outputs[name]) for name in names}
+            batches = {name: list(map(complete_match_rows, decode(outputs[name]))) for name in names}
             fresh = [rows for name in names if name not in self._taken for rows in batches[name]]
             try:
                 if fresh:

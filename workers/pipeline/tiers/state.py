@@ -10,7 +10,7 @@ was thought dead) is rejected.
 | `weir:pipeline:state:{app}` | hash | `{operator}/{group}` state, `…:batch` |
 | `weir:pipeline:pending:{app}` | hash | place → event time (µs) at which it is due without events |
 | `weir:pipeline:between:{app}:{batch}` | hash | name → complex events for other operators (Arrow stream) |
-| `weir:pipeline:outbox:{app}` | hash | `{queue}\|{batch}/{run}/…/{events}` → complex events to be published |
+| `weir:pipeline:outbox:{app}` | hash | `{queue}\|{batch}/{run}/…/{events}` → match rows to be completed and published |
 | `weir:pipeline:recent:{app}` | list | the newest complex events that were published, JSON |
 | `weir:pipeline:late:{app}` | stream | `d` late events (Arrow), `n` how many; LATE_RETAINED units |
 """
@@ -60,7 +60,8 @@ class WrittenState:
     """The data that a task wrote for a batch.
 
     places: place → (state, event time (µs) at which it has to be checked again without events, or None).
-    between, outbox: name → complex events. late: the newest of late_events rows that arrived too late.
+    between: name → complex events. outbox: name → match rows (`complex_event.build_match_rows`). late: the newest of
+    late_events rows that arrived too late.
     """
 
     places: Mapping[str, tuple[bytes, int | None]]

@@ -15,6 +15,7 @@ from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import parse_application_text
 from workers.pipeline.dispatch.result_queue import Result, ResultQueue
 from workers.pipeline.events.layout import decode
+from workers.pipeline.matching.complex_event import complete_match_rows
 from workers.pipeline.matching.retained import order_rows
 from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, compute_key_group, distribute_groups
 from workers.pipeline.patterns.shedding import ShedCounts
@@ -90,7 +91,7 @@ class Tier:
         """(key, ids) of every complex event in the outbox."""
         found = []
         for data in self.store.load_outputs(self.store.list_output_names()).values():
-            for event in (row for rows in decode(data) for row in rows.to_pylist()):
+            for event in (row for rows in decode(data) for row in complete_match_rows(rows).to_pylist()):
                 if event["type"] == event_type:
                     ids = tuple(each["id"] for each in json.loads(event["attributes"])["events"])
                     found.append((event["source"], ids))
