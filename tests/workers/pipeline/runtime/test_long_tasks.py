@@ -2,17 +2,31 @@
 
 import pickle
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from common.errors import NoContainerAvailable
+from queues.events.block import from_events
 from tests.workers.pipeline.times import Times
 from workers.pipeline.declaration.declaration import parse_application_text
 from workers.pipeline.dispatch.result_queue import AttemptOvertaken
-from workers.pipeline.runtime.long_tasks import EpochReader, EpochWork, LongTask, ReplicaRole, TaskStart, renew_runners
+from workers.pipeline.runtime import long_tasks
+from workers.pipeline.runtime.long_tasks import (
+    CombinerRole,
+    EpochReader,
+    EpochWork,
+    LongTask,
+    ReplicaRole,
+    TaskStart,
+    renew_runners,
+)
 from workers.pipeline.tiers.batch_work import BatchFailed
 from workers.pipeline.tiers.intra_event import ReplicaRules
+from workers.pipeline.tiers.state import StateStore, WrittenState
 
 
 @dataclass
@@ -118,6 +132,33 @@ def test_roles_that_share_a_slot_take_turns_and_wait_for_a_short_time(control_se
     assert run([one, other], start, times, seconds=4.0) == 3
     assert max(one.waits + other.waits) == 0.02
     assert one.waits[1] == 0.001, "the other role may have a batch at once"
+
+
+def test_an_idle_combiner_publishes_what_an_earlier_process_left_and_queues_did_not_accept(
+    control_server, control, monkeypatch
+):
+    pattern = "{name: ab, pattern: SEQ(A; B), key: source, within_seconds: 9}"
+    declaration = f"name: app\nqueues: [telemetry]\nsink: alert\npatterns: [{pattern}]"
+    application = parse_application_text(declaration, Path())
+    rows = from_events([{"id": "c1", "type": "ab"}], 0)
+    accepts, ids = [False, True], []
+
+    def publish_batches(queue, batches):
+        if not accepts.pop(0):
+            raise NoContainerAvailable("every node is down")
+        ids.extend(each for batch in batches for each in batch.column("id").to_pylist())
+
+    monkeypatch.setattr(long_tasks, "_open_client", lambda *_: SimpleNamespace(publish_batches=publish_batches))
+    StateStore(control, "app").write(0, WrittenState({"ab/1": (b"", None)}, outbox={"alert|0/run/ab/1/0/1": rows}))
+    times = Times()
+    role = CombinerRole(control_server.url, application, "run", ())
+    executor = long_tasks._CombinerExecutor(role, control, times)
+    for _ in range(3):
+        assert not executor.execute(0.0)
+        assert not ids, "a queue is tried again after a second"
+    times.now += 1.0
+    executor.execute(0.0)
+    assert ids == ["c1"]
 
 
 def test_an_epoch_without_a_task_does_nothing(times):

@@ -14,7 +14,7 @@ from tests.workers.pipeline.matching.patterns import match_all, pattern_of, rows
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import parse_application_text
 from workers.pipeline.dispatch.result_queue import Result, ResultQueue
-from workers.pipeline.events.layout import decode
+from workers.pipeline.events.layout import decode, encode
 from workers.pipeline.matching.complex_event import complete_match_rows
 from workers.pipeline.matching.retained import order_rows
 from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, compute_key_group, distribute_groups
@@ -211,6 +211,20 @@ operators:
         # The three rises are by 2.0, 1.5, and 8.0.
         ((_, ids),) = tier.emitted("steeper")
         assert len(tier.emitted("rise")) == 3 and len(ids) == 2
+
+
+def test_results_of_an_earlier_version_have_their_keys_and_are_matched_with_new_ones(control):
+    tier = Tier(control, GRAPH)
+    tier.publish(batch_of([(1, "A", 1.0, "x")]), None)
+    (result,) = tier.results.read_after("0-0")
+    (blob,) = control.hkeys(f"weir:pipeline:result:{APPLICATION}:iap1:{result.tick}")
+    (rows,) = tier.results.read(result, [blob.decode()])
+    earlier = rows.append_column("match_key", rows.column("source"))
+    control.hset(f"weir:pipeline:result:{APPLICATION}:iap1:{result.tick}", blob, encode(earlier))
+    tier.publish(batch_of([(2, "B", 1.0, "x"), (3, "A", 1.0, "x")]), None)
+    tier.plan(5)
+    tier.work()
+    assert len(tier.emitted()) == 1
 
 
 def test_a_batch_older_than_the_state_is_refused_and_changes_nothing(control):

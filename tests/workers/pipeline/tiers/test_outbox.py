@@ -1,6 +1,8 @@
 """Complex events leave the outbox for their queues."""
 
+import json
 import threading
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -10,8 +12,10 @@ from common.stored_document import decode_document
 from queues.control.connection import WritesRefused
 from queues.events import block
 from tests.waiting import MAX_SECONDS
+from tests.workers.pipeline.matching.patterns import match_all, pattern_of, rows_of
 from workers.documents.pipeline import ComplexEvent
 from workers.pipeline.events.layout import decode
+from workers.pipeline.matching.complex_event import build_match_rows
 from workers.pipeline.tiers import outbox as outbox_module
 from workers.pipeline.tiers.batch_work import BatchFailed, BatchWork, describe_error
 from workers.pipeline.tiers.outbox import Outbox, encode_newest_events
@@ -78,6 +82,22 @@ def test_what_was_published_is_shown_the_newest_first(store):
         ("c1", "abc", "s"),
         ("c0", "abc", "s"),
     ]
+
+
+def test_matches_in_columns_are_published_with_their_attributes_and_those_of_earlier_versions_unchanged(store):
+    pattern = replace(pattern_of("SEQ(A; B)", within_us=50), name="ab", emits="ab")
+    matches = match_all(pattern, rows_of([(1, "A", 1.0, '"'), (2, "B", 2.5, '"'), (3, "A", 1.0, "z")]))
+    rows = build_match_rows(pattern, matches, "ab:1")
+    store.write(2, WrittenState({"op/1": (b"state", None)}, outbox={"alert|2/1/0/1": rows}))
+    sent = []
+    client = Publisher()
+    client.publish_batches = lambda _, batches: sent.extend(row for batch in batches for row in batch.to_pylist())
+    assert Outbox(store, client).publish() == 4
+    assert [event["id"] for event in sent] == ["c0", "c1", "c2", "ab:1:0"]
+    assert sent[0]["attributes"] == "{}"
+    attributes = json.loads(sent[3]["attributes"])
+    assert attributes["pattern"] == "ab" and [event["value"] for event in attributes["events"]] == [1.0, 2.5]
+    assert {event["source"] for event in attributes["events"]} == {'"'}
 
 
 def test_the_measures_of_a_match_are_shown_beside_its_conditions(store):
