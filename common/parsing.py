@@ -203,3 +203,8 @@ def describe_separator(line: str) -> str:
 def convert_decimal_comma(cell: str) -> str:
     """Return a number with a decimal comma (1,5) as others write it (1.5); any other cell as it is."""
     return cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell.strip()) else cell
+
+
+def format_one_line(text: str) -> str:
+    """Return a text as one line, without line breaks and other control characters."""
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())

@@ -1,6 +1,6 @@
 """Database models: loops, their ledger, people's overrides, plans, and batch tasks."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.db import models
@@ -10,8 +10,12 @@ from django.utils import timezone
 import workers.alerts.lifecycle.models
 import workers.lab.models
 import workers.objectives.models
-import workers.plants.models  # noqa: F401
+import workers.plants.models
+import workers.windows.models  # noqa: F401
 from workers.coordination.packed_json import PackedJSONField
+
+if TYPE_CHECKING:
+    from workers.windows.occurrences import WindowOccurrence
 
 
 class Loop(models.Model):
@@ -149,6 +153,9 @@ class Override(models.Model):
     replaces = models.JSONField(default=list)  # overrides with lower precedence: {"id", "scope", "value", "owner"}
     ended_at = models.DateTimeField(null=True, default=None)
     ended_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
+
+    # The occurrence of a planned window that sets modes of loops. Such an override is computed, and never stored.
+    occurrence: "WindowOccurrence | None" = None
 
     def __str__(self) -> str:
         until = f"until {self.expires_at:%H:%M:%S}" if self.expires_at else "without expiry"

@@ -11,9 +11,9 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Count, Min, Q, Sum
 
+from common.parsing import format_one_line
 from controllers.framework.reason import format_count
 from workers.alerts import review
-from workers.alerts.delivery.message_text import format_one_line
 from workers.alerts.delivery.receivers import READ_BY_PEOPLE
 from workers.alerts.lifecycle.models import Message, Receiver
 from workers.alerts.review import format_duration

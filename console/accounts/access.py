@@ -23,7 +23,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 
-from console.accounts import second_factor, submissions
+from console.accounts import freezes, second_factor, submissions
 from console.accounts.identity_settings import ROLES
 from console.audit import refusals
 from console.models import ApiToken, Identity, QueueLimit
@@ -81,6 +81,10 @@ ACTIONS = {
     "alert.report": "operator",
     "silence.set": "operator",
     "silence.end": "operator",
+    "window.set": "operator",
+    "window.end": "operator",
+    "freeze.manage": "administrator",
+    "freeze.override": "administrator",
     "alert_rule.change": "operator",
     "receiver.change": "administrator",
     "receiver.test": "administrator",
@@ -109,6 +113,8 @@ OF_THE_PLANT = frozenset(
         "alert.report",
         "alert_rule.change",
         "drill.run",
+        "freeze.manage",
+        "freeze.override",
         "host.drain",
         "integrity.manage",
         "link.end",
@@ -326,9 +332,12 @@ def _refuse(actor: Actor, action: str, why: str) -> NoReturn:
     raise PermissionDenied(why)
 
 
-def require_permission(actor: Actor, action: str, queues: Collection[str] | None = None) -> None:
+def require_permission(
+    actor: Actor, action: str, queues: Collection[str] | None = None, subjects: Collection[str] | None = None
+) -> None:
     """Raise `PermissionDenied` unless the actor may do it to these queues (None: the whole plant).
 
+    subjects: what is changed, such as node/n1, which a change freeze may protect; None: these queues; empty: nothing.
     Raises `ConfirmationNeeded` if the person must confirm their identity again.
     """
     if action in OF_NO_QUEUE:
@@ -337,6 +346,10 @@ def require_permission(actor: Actor, action: str, queues: Collection[str] | None
         require_data_access(actor, action, queues)
     if action in CONFIRMED:
         require_recent_confirmation(actor)
+    if action in freezes.FROZEN:
+        changed = freezes.list_queue_subjects(queues) if subjects is None else subjects
+        if (freeze := freezes.find_freeze(actor.user, changed, timezone.now())) is not None:
+            _refuse(actor, action, freezes.explain_freeze(freeze))
 
 
 def require_data_access(actor: Actor, action: str, queues: Collection[str] | None) -> None:

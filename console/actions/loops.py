@@ -28,6 +28,7 @@ from workers.models import Loop, ModeProposal, Override, Plan
 from workers.steering import enforcing, overrides
 from workers.steering.overrides import Expiry
 from workers.steering.scope import Scope
+from workers.windows.scope import OWN_PLANT, list_target_subjects
 
 NEVER_SAID = Expiry()
 THRESHOLDS = {"busy": "busy_threshold", "toobusy": "toobusy_threshold"}
@@ -74,7 +75,8 @@ def override(
 
     Values are parameters, guard settings, and the actuator; for a wide scope also the mode.
     """
-    require_permission(actor, "loop.mode" if "mode" in values else "override.set", list_scope_queues(scope))
+    action = "loop.mode" if "mode" in values else "override.set"
+    require_permission(actor, action, list_scope_queues(scope), list_scope_subjects(scope))
     if any(scope.is_itself(name) for name in values):
         raise BadInput("name", "is not a value of a loop; set it on the page of its node, queue, or host.")
     if "mode" in values and not scope.is_wide:
@@ -99,7 +101,7 @@ def override_thresholds(
     expiry: Expiry,
 ) -> list[Override]:
     """Override `busy`, `toobusy`, or both for a node; errors name the wrong one."""
-    require_permission(actor, "node.thresholds")
+    require_permission(actor, "node.thresholds", None, [f"node/{node.name}"])
     held = enforcing.get_node_thresholds(now)[node.name]
     changed = {key: value for key, value in thresholds.items() if value != held[key]}
     if not changed:
@@ -247,7 +249,7 @@ def set_mode(
     hold and manual need an expiry; auto and advise without one become the loop's own mode and end a hold. A hold in
     place of a longer one is rejected. `value` is what manual applies.
     """
-    require_permission(actor, "loop.mode", list_scope_queues(Scope(loop)))
+    require_permission(actor, "loop.mode", list_scope_queues(Scope(loop)), list_scope_subjects(Scope(loop)))
     if mode not in Loop.Mode.values:
         raise BadInput("mode", f"must be one of {', '.join(Loop.Mode.values)}, not {mode!r}.")
     if value is not None and mode != Loop.Mode.MANUAL:
@@ -275,7 +277,7 @@ def approve_mode_proposal(actor: Actor, loop: Loop, hash: str, *, reason: str, n
 
     Raises `BadInput` naming hash or proposal, and what `set_mode` raises.
     """
-    require_permission(actor, "loop.mode", list_scope_queues(Scope(loop)))
+    require_permission(actor, "loop.mode", list_scope_queues(Scope(loop)), list_scope_subjects(Scope(loop)))
     proposal = _open_mode_proposal(loop)
     if hash != proposal.hash:
         raise BadInput("hash", "does not match the proposal; reload the loop's page and approve the proposal shown.")
@@ -296,7 +298,7 @@ def approve_mode_proposal(actor: Actor, loop: Loop, hash: str, *, reason: str, n
 @transaction.atomic
 def reject_mode_proposal(actor: Actor, loop: Loop, *, reason: str, now: datetime) -> ModeProposal:
     """Let a loop advise for another week before it is evaluated again. Raises `BadInput` naming proposal or reason."""
-    require_permission(actor, "loop.mode", list_scope_queues(Scope(loop)))
+    require_permission(actor, "loop.mode", list_scope_queues(Scope(loop)), ())
     proposal, why = _open_mode_proposal(loop), overrides.read_reason(reason)
     audit_log.record(actor, "mode_proposal.reject", loop.name, reason=why, after={"hash": proposal.hash[:8]})
     return _close_mode_proposal(actor, proposal, ModeProposal.State.REJECTED, now + advice.WEEK - advice.DAY, now)
@@ -321,7 +323,7 @@ def _close_mode_proposal(
 def _own_mode(actor: Actor, loop: Loop, mode: str, reason: str, now: datetime) -> None:
     if not reason.strip():
         raise BadInput("reason", "is missing; give a reason in a sentence.")
-    held = [loop_override for loop_override in overrides.list_for_loop(loop, now) if loop_override.name == "mode"]
+    held = [row for row in overrides.list_for_loop(loop, now) if row.name == "mode" and row.occurrence is None]
     if wide := [override_ for override_ in held if override_.loop_id is None]:
         where = f"{Scope.build(wide[-1])} by {wide[-1].owner}"
         raise BadInput("mode", f"is overridden for {where}; end that override, or set {mode} for a limited time.")
@@ -349,3 +351,11 @@ def list_scope_queues(scope: Scope) -> list[str] | None:
     """Return the queue that everything within a scope is about; None for the whole plant."""
     queue = scope.loop.target.get("queue") if scope.loop is not None else scope.queue
     return [queue] if queue else None
+
+
+def list_scope_subjects(scope: Scope) -> list[str]:
+    """Return what a change in a scope changes: its queue, node, application, and plant; else the whole plant."""
+    target = dict(scope.loop.target) if scope.loop is not None else {"queue": scope.queue}
+    if scope.node is not None:
+        target["node"] = scope.node.name
+    return list_target_subjects(target) or [OWN_PLANT]

@@ -13,6 +13,7 @@ from django.db import IntegrityError, transaction
 
 from common.errors import BadInput, Forbidden
 from console.accounts.access import Actor, admit, require_permission
+from console.accounts.freezes import list_queue_subjects
 from console.actions import plant_control
 from console.audit import audit_log
 from queues.models import Queue
@@ -86,7 +87,9 @@ def declare(actor: Actor, text: str, reason: str, control: redis.Redis, since: i
         before = _find_newest_version(name)
         _require_newest_version(before, since)
         replaced = _list_replaced_queues(name, before, control) if actor.queues is not None else []
-        require_permission(actor, "pipeline.declare", [*list_application_queues(wanted), *replaced])
+        queues = [*list_application_queues(wanted), *replaced]
+        subjects = [f"application/{name}", *list_queue_subjects(queues)]
+        require_permission(actor, "pipeline.declare", queues, subjects)
         number = before.number + 1 if before else 1
         PipelineVersion.objects.filter(application=name, active=True).update(active=False)
         version = PipelineVersion(
@@ -131,7 +134,9 @@ def set_tasks(
 
     The parallelism loops hold for so many minutes. Raises `BadInput` also while another controller sets the tasks.
     """
-    require_permission(actor, "pipeline.steer", _list_running_queues(actor, application, control))
+    require_permission(
+        actor, "pipeline.steer", _list_running_queues(actor, application, control), [f"application/{application}"]
+    )
     why = read_reason(reason)
     running = _load_running(application, control)
     if operator not in {graph_operator.name for graph_operator in running.graph.operators}:
@@ -157,7 +162,9 @@ def hold_criterion(
     control: redis.Redis,
 ) -> dict[str, Any]:
     """Fix a criterion at a value, from the next dispatch until it expires by the clock, without a running process."""
-    require_permission(actor, "pipeline.steer", _list_running_queues(actor, application, control))
+    require_permission(
+        actor, "pipeline.steer", _list_running_queues(actor, application, control), [f"application/{application}"]
+    )
     if expiry.endless:
         require_permission(actor, "override.endless", _list_running_queues(actor, application, control))
     why = read_reason(reason)
@@ -180,7 +187,7 @@ def extend_criterion(
     actor: Actor, application: str, name: str, expiry: Expiry, *, now: datetime, control: redis.Redis
 ) -> datetime:
     """Extend the hold of a criterion; return its new end. Raises `BadInput` if it was not fixed."""
-    require_permission(actor, "pipeline.steer", _list_running_queues(actor, application, control))
+    require_permission(actor, "pipeline.steer", _list_running_queues(actor, application, control), ())
     held = _read_steered(application, "held_criteria", control).get(name)
     ends = held["until_seconds"] if held else None
     if held is None or (ends is not None and ends <= now.timestamp()):
@@ -193,7 +200,7 @@ def extend_criterion(
 
 def release_criterion(actor: Actor, application: str, name: str, control: redis.Redis, *, reason: str = "") -> None:
     """Release a criterion, which has or follows its own value again. Raises `BadInput` if it was not fixed."""
-    require_permission(actor, "pipeline.steer", _list_running_queues(actor, application, control))
+    require_permission(actor, "pipeline.steer", _list_running_queues(actor, application, control), ())
     if name not in _read_steered(application, "held_criteria", control):
         raise BadInput("criterion", f"{name} of {application} is not held.")
     _steer(actor, application, "held_criteria", name, None, reason, control)
@@ -218,7 +225,9 @@ def start(actor: Actor, application: str, reason: str, control: redis.Redis) -> 
 
 
 def _order(actor: Actor, application: str, what: str, reason: str, control: redis.Redis) -> PipelineOrder:
-    require_permission(actor, "pipeline.steer", _list_running_queues(actor, application, control))
+    require_permission(
+        actor, "pipeline.steer", _list_running_queues(actor, application, control), [f"application/{application}"]
+    )
     why = read_reason(reason)
     _load_running(application, control)
     orders = Orders(control)

@@ -155,7 +155,7 @@ def _observe_plant(plant: Plant, now: datetime) -> Circumstances:
 
 
 def _load_overrides(now: datetime) -> list[Override]:
-    return list(overrides.list_active(now).select_related("loop", "node", "owner"))
+    return overrides.list_in_force(now)
 
 
 def _judge(seen: Circumstances, part: int = 0, parts: int = 1) -> None:

@@ -53,6 +53,7 @@ from workers.models import LedgerEntry, Loop, Override
 from workers.observability.spans import note, span
 from workers.plants.plant import Plant
 from workers.steering import overrides, plant_settings, scope
+from workers.windows.occurrences import describe_window
 
 logger = logging.getLogger(__name__)
 # Longer than a tick takes. A tick that is killed blocks its loops for at most this long.
@@ -193,14 +194,16 @@ class TickSetting:
         """Return the decision's reason, and why the decision is not applied."""
         if self.conflict:
             decided = f"{decided} The overrides contradict each other and are ignored: {self.conflict}."
-        if self.mode == Mode.ADVISE:
-            return format_not_applied(decided, ADVICE_ONLY)
         if self.stopped:
             return format_not_applied(decided, f"on hold, {self.stopped}")
+        modes = [override for override in in_force if override.name == "mode" and overrides.holds(override, now)]
+        if modes and modes[-1].occurrence is not None and modes[-1].value == self.mode:
+            return format_not_applied(decided, describe_window(modes[-1].occurrence))
+        if self.mode == Mode.ADVISE:
+            return format_not_applied(decided, ADVICE_ONLY)
         if self.mode != Mode.HOLD:
             return decided
-        holding = [override for override in in_force if override.name == "mode" and overrides.holds(override, now)]
-        end = holding[-1].expires_at if holding else None
+        end = modes[-1].expires_at if modes else None
         until = "" if end is None else f" until {end:%Y-%m-%d %H:%M:%S} UTC"
         return format_not_applied(decided, f"on hold{until}")
 

@@ -28,6 +28,7 @@ from workers.documents.plans import PlanStatus
 from workers.documents.plants import LoadForecast, PlantHolder, PlantStatus
 from workers.documents.queues import ProducerStatus, QueueStatus, SlotHolder, Trend
 from workers.documents.states import Problem, Severity, SubjectFinding, SubjectState
+from workers.documents.windows import PlannedWindowStatus
 
 SILENT_AFTER_SECONDS = 3.0  # from this age on, pages, sockets, and terminals show a snapshot as outdated
 
@@ -140,6 +141,9 @@ class Snapshot(StoredDocument, frozen=True, kw_only=True):
     loops: dict[str, LoopStatus] = {}
     overrides: Annotated[list[OverrideStatus], describe("Earliest expiry first.")] = []
     hands: Annotated[list[ManualChange], describe("All manual changes, overrides included, earliest end first.")] = []
+    windows: Annotated[
+        list[PlannedWindowStatus], describe("Planned windows that are active or begin within an hour.")
+    ] = []
     states: Annotated[dict[str, SubjectState], describe('Keyed by "kind/name".')] = {}
     problems: Annotated[list[Problem], describe("Current problems, and those that ended in the last 30 min.")] = []
     plans: Annotated[list[PlanStatus], describe("Oldest first.")] = []

@@ -27,12 +27,16 @@ from workers.documents.alerts import AlertStatus
 from workers.documents.loops import LoopStatus, OverrideStatus, RecentAction
 from workers.documents.plans import PlanStatus
 from workers.documents.snapshot import RunStatus
+from workers.documents.windows import PlannedWindowStatus
 from workers.models import LedgerEntry, Loop, Run
 from workers.placement import plans
 from workers.snapshot.judgement import MAX_CLOCK_SECONDS, Limits, build_limits
 from workers.steering import overrides
 from workers.steering.overrides import list_active, select_effective, sort_by_expiry, spread
 from workers.steering.scope import list_active_loops
+from workers.steering.window_modes import list_window_modes
+from workers.windows.occurrences import list_current_windows
+from workers.windows.status import list_window_statuses
 
 RUN_SHOWN = timedelta(seconds=15)  # after its end
 DIGITS = 3
@@ -51,7 +55,8 @@ class ControlRecord:
     `loops` by name, `overrides`, the earliest expiry first, `plans`, the oldest first, `runs` by number, `alerts`, the
     most severe first, `recent_actions`, the newest first. `opening`: when the incidents of subjects open. `limits`: of
     the alert rules, which the states follow. `caps`: the maximum level of ladders that have one without an override, by
-    queue. `silences` and `snoozed`: the active silences and the snoozed alerts.
+    queue. `silences` and `snoozed`: the active silences and the snoozed alerts. `windows`: the planned windows that are
+    active or begin soon.
     """
 
     loops: dict[str, LoopStatus]
@@ -65,19 +70,21 @@ class ControlRecord:
     caps: dict[str, str]
     silences: list[Silence]
     snoozed: list[Alert]
+    windows: list[PlannedWindowStatus]
 
 
 def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEFORE) -> ControlRecord:
     """Return the records at this instant.
 
-    This takes twelve queries, however many records of each kind exist, and two for each loop without a valid
+    This takes thirteen queries, however many records of each kind exist, and two for each loop without a valid
     measurement. before: the loops of the previous snapshot; one that is not among them starts anew, because its target
     has returned.
     """
     rows = list(sort_by_expiry(list_active(now).select_related("loop", "node", "owner")))
     loops = list(list_active_loops().order_by("name").annotate(last=Subquery(ledger.select_last_entry_ids())))
     entries = LedgerEntry.objects.in_bulk([loop.last for loop in loops if loop.last])
-    held = spread(loops, rows)
+    windows = list(list_current_windows(now))
+    held = spread(loops, [*rows, *list_window_modes(now, windows)])
     overridden = {
         loop.pk: {row.name: row.value for row in select_effective(loop, held[loop.pk], now)} for loop in loops
     }
@@ -107,6 +114,7 @@ def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEF
         snoozed=list(
             Alert.objects.filter(snoozed_until__gt=now, resolved_at__isnull=True).select_related("snoozed_by")
         ),
+        windows=list_window_statuses(windows, now),
     )
 
 

@@ -115,6 +115,7 @@ class LocalPlant(SteeredPlant):
             runs=record.runs,
             alerts=record.alerts,
             opening=record.opening,
+            windows=record.windows,
             deeds=record.recent_actions,
             processes=self._processes(now) if self._processes else [],
             rejected=self._load_rejected(),

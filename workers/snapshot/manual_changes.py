@@ -23,11 +23,14 @@ from workers.documents.nodes import NodeStatus
 from workers.documents.pipeline import PipelineOrder
 from workers.documents.plants import PlantHolder
 from workers.documents.snapshot import Snapshot
+from workers.documents.windows import PlannedWindowStatus
 from workers.models import Loop
 from workers.plants.foreign.interventions import Intervention
 from workers.steering.scope import IN_USE, NODE_USES, THRESHOLDS, find_active_level
+from workers.windows.scope import format_scope
 
 NONE_NOW = "none now"
+WINDOW_KINDS = {"maintenance": "Maintenance", "freeze": "Change freeze", "silence": "Recurring silence"}
 CATCH_UP_SECONDS = 30.0  # a backlog that keeps all slots busy for longer hurts the other queues
 
 
@@ -63,6 +66,7 @@ def list_manual_changes(
         *_iterate_earlier_node_uses(snapshot),
         *_iterate_interventions(records.interventions),
         *(_build_silence(silence, snapshot) for silence in records.silences),
+        *(_build_window(window) for window in snapshot.windows if window.active),
         *(_build_snooze(alert) for alert in records.snoozed),
     ]
     if reminder_seconds is not None:
@@ -467,6 +471,28 @@ def _build_silence(silence: Silence, snapshot: Snapshot) -> ManualChange:
         reason=silence.reason,
         since=silence.created_at.timestamp(),
         until=silence.expires_at.timestamp(),
+    )
+
+
+def _build_window(window: PlannedWindowStatus) -> ManualChange:
+    silenced = f"{format_count(window.silenced, 'alert')} silenced"
+    effects = [] if window.kind == "freeze" else [silenced if window.silenced else "no alert silenced"]
+    if window.kind == "freeze":
+        effects.append("changes in its scope are refused")
+    if window.loop_mode != "unchanged":
+        effects.append(f"loops {'on hold' if window.loop_mode == 'hold' else 'in advise mode'}")
+    return ManualChange(
+        key=f"window/{window.id}",
+        kind="planned window",
+        of=f"window/{window.id}",
+        title=f"{WINDOW_KINDS[window.kind]} {window.name}",
+        was="not planned",
+        value=format_scope(window.scope),
+        effect="; ".join(effects),
+        owner=window.owner,
+        reason=window.reason,
+        since=window.starts_at,
+        until=window.ends_at,
     )
 
 

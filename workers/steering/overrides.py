@@ -59,6 +59,7 @@ from workers.steering.scope import (
     list_active_loops,
     needs_explicit_enabling,
 )
+from workers.steering.window_modes import list_window_modes
 
 LOCK = "overrides"
 MAXIMUM_REASON_LENGTH = 2_000
@@ -140,13 +141,18 @@ def sort_by_expiry(rows: QuerySet[Override]) -> QuerySet[Override]:
 
 
 def group_by_loop(loops: Iterable[Loop], now: datetime) -> dict[int, list[Override]]:
-    """Return {loop's id: the overrides in force on it, oldest first}, wide ones included, with one query."""
-    return spread(loops, list_active(now).select_related("loop", "node", "owner"))
+    """Return {loop's id: the overrides in force on it, oldest first}, wide ones included, with two queries."""
+    return spread(loops, list_in_force(now))
+
+
+def list_in_force(now: datetime) -> list[Override]:
+    """Return the overrides in force on loops and others, with the modes that planned windows set."""
+    return [*list_active(now).select_related("loop", "node", "owner"), *list_window_modes(now)]
 
 
 def spread(loops: Iterable[Loop], rows: Iterable[Override]) -> dict[int, list[Override]]:
     """Return the same from all overrides in force, which have been read already."""
-    oldest_first = sorted(rows, key=lambda row: (row.created_at, row.pk))
+    oldest_first = sorted(rows, key=lambda row: (row.created_at, row.pk or 0))
     held = [(Scope.build(row), row) for row in oldest_first if not is_itself(row)]
     return {
         loop.pk: [row for scope, row in held if _applies_to_loop(scope, row.name, row.value, loop)] for loop in loops
@@ -211,7 +217,7 @@ def list_effective(loop: Loop, now: datetime) -> list[Override]:
 def apply_overrides(parameters: Mapping[str, Any], overrides: Iterable[Override], now: datetime) -> dict[str, Any]:
     """Return parameters with the values of the overrides in force in their place; the later of two wins."""
     values = dict(parameters)
-    for override in sorted(overrides, key=lambda override: (override.created_at, override.pk)):
+    for override in sorted(overrides, key=lambda override: (override.created_at, override.pk or 0)):
         if override.name in values and holds(override, now):
             values[override.name] = override.value
     return values

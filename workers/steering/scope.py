@@ -28,6 +28,7 @@ from workers.documents.loops import LoopStatus, OverrideStatus
 from workers.documents.queues import PauseStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop, Override
+from workers.windows.scope import covers_target, format_scope
 
 THRESHOLDS = ("busy_threshold", "toobusy_threshold")
 NODE_USES = ("drained", "cordoned")  # names of overrides that take a node out of use, and its fields
@@ -47,6 +48,7 @@ class Scope:
 
     A `node` alone may also be the node itself: then the override's name is one of its thresholds, drained, or cordoned.
     A `queue` alone may be the queue itself: the name is the part of it that is paused. A `host` is a worker host.
+    `window`: the scope of a planned window instead.
     """
 
     loop: Loop | None = None
@@ -54,9 +56,12 @@ class Scope:
     queue: str = ""
     node: Node | None = None
     host: str = ""
+    window: tuple[str, ...] = ()
 
     @classmethod
     def build(cls, override: Override) -> "Scope":
+        if override.occurrence is not None:
+            return cls(window=tuple(override.occurrence.window.scope))
         return cls(override.loop, override.law, override.queue, override.node, override.host)
 
     @property
@@ -88,6 +93,8 @@ class Scope:
         """Return whether the loop is within it."""
         if self.loop is not None:
             return self.loop.pk == loop.pk
+        if self.window:
+            return covers_target(self.window, loop.target)
         node = self.node.name if self.node else ""
         wanted = (
             (self.law, loop.law),
@@ -104,6 +111,8 @@ class Scope:
     def __str__(self) -> str:
         if self.loop is not None:
             return self.loop.name
+        if self.window:
+            return format_scope(self.window)
         node = self.node.name if self.node else ""
         named = (("law", self.law), ("queue", self.queue), ("node", node), ("worker host", self.host))
         return ", ".join(f"{kind} {name}" for kind, name in named if name)

@@ -91,7 +91,7 @@ def _check_requirements(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def preview(actor: Actor, queue: Queue, fields: Mapping[str, Any]) -> QueueChange:
     """Return the difference for a user who may make it. Validating a definition may import code of the host."""
-    require_permission(actor, "queue.define", [queue.name])
+    require_permission(actor, "queue.define", [queue.name], ())
     return build_queue_change(actor, queue, fields)
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.alerts.delivery.message_text import format_one_line, format_subject, iterate_message_lines, remove_markup
+from common.parsing import format_one_line
+from workers.alerts.delivery.message_text import format_subject, iterate_message_lines, remove_markup
 
 
 @given(st.text())

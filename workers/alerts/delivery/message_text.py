@@ -10,6 +10,7 @@ from django.conf import settings
 
 from common import environment as variables
 from common.errors import BadInput
+from common.parsing import format_one_line
 
 TIMEOUT_SECONDS = 10.0
 
@@ -45,11 +46,6 @@ _TAGS = str.maketrans({"<": "\u2039", ">": "\u203a"})
 _CALL = re.compile(r"@(?=[*_]*(all|channel|everyone|here|room)\b)", re.IGNORECASE)
 CUT = "Truncated; see the console for the rest."
 _LINK = re.compile(r"\](?=[(\[:])")
-
-
-def format_one_line(text: str) -> str:
-    """Return a text as one line, without line breaks and other control characters."""
-    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 
 def keep_whole_lines(text: str, most: int) -> str:

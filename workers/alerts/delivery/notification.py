@@ -228,6 +228,8 @@ def _build_alert_facts(alert: Alert) -> AlertFacts:
     who, said = "", ""
     if suppression == "silenced" and alert.silence is not None:
         who, said = alert.silence.owner.get_username(), alert.silence.reason
+    elif suppression == "silenced" and alert.expected is not None:
+        who, said = f"the planned window {alert.expected.window.name}", alert.expected.window.reason
     elif suppression == "acknowledged" and alert.acknowledged_by is not None:
         who = alert.acknowledged_by.get_username()
     elif suppression == "snoozed" and alert.snoozed_by is not None:

@@ -14,7 +14,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Max, Min, Q, QuerySet
 
-from workers.alerts.delivery.message_text import format_one_line
+from common.parsing import format_one_line
 from workers.alerts.delivery.schedule_feed import resolve_recipients
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery, Message, Receiver
 from workers.alerts.rules import rules

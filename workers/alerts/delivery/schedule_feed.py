@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx
-
 from common import environment as variables
 from common.errors import BadInput
 from workers.alerts.delivery import schedule
-from workers.alerts.delivery.message_text import TIMEOUT_SECONDS
 from workers.alerts.delivery.schedule import Rota
 from workers.alerts.lifecycle.models import OnCallFeed, Receiver
+from workers.calendars.fetching import fetch_calendar
 from workers.coordination.connections import repeat_until_stopped
 from workers.host import egress
 
@@ -26,7 +24,6 @@ logger = logging.getLogger(__name__)
 READ_SECONDS = 300.0
 CHECK_SECONDS = 15.0
 VALID_FOR = timedelta(hours=24)
-MAX_BYTES = 2_000_000
 
 
 def resolve_recipients(named: Receiver, receivers: Mapping[str, Receiver], now: datetime) -> Sequence[Receiver]:
@@ -105,17 +102,4 @@ class FeedReader:
         url = variables.read_secret(name, self._environment)
         if not url:
             raise BadInput(name, "is not set in the alerter's environment; set it to the feed's address.")
-        egress.check_url(url, name)
-        try:
-            with (
-                egress.create_client(TIMEOUT_SECONDS) as client,
-                client.stream("GET", url, headers={"Accept": "text/calendar"}) as response,
-            ):
-                status, text = response.status_code, egress.read(response, MAX_BYTES + 1)
-        except httpx.HTTPError as error:
-            raise BadInput(name, f"did not respond: {type(error).__name__}.") from None
-        if status != 200:
-            raise BadInput(name, f"returned HTTP {status}.")
-        if len(text) > MAX_BYTES:
-            raise BadInput(name, f"returned more than {MAX_BYTES:,} bytes.")
-        return text
+        return fetch_calendar(url, name)

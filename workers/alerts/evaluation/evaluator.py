@@ -17,6 +17,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from common.checks import make_storable
+from controllers.framework.reason import capitalize
 from workers.alerts.conditions.attached_conditions import UNSEEN
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Reading
@@ -28,11 +29,13 @@ from workers.alerts.lifecycle.automaton import COUNTS, TIMES, build_episode, con
 from workers.alerts.lifecycle.inhibition import Party
 from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, AlertWatch, Delivery, Receiver
 from workers.alerts.lifecycle.routing import find_steps
-from workers.alerts.rules import rules, silences
+from workers.alerts.rules import expected_alerts, rules, silences
+from workers.windows.models import ExpectedAlert
+from workers.windows.occurrences import WindowOccurrence, describe_window
 
 Kind = AlertEvent.Kind
 SHOWN = ("rule", "rule_name", "condition", "labels", "touches", "severity", "title", "threshold")
-COMPARED = (*TIMES, *COUNTS, *SHOWN, "silence", "under", "explanation", "announcement")
+COMPARED = (*TIMES, *COUNTS, *SHOWN, "silence", "expected", "under", "explanation", "announcement")
 MEASURED = ("value", "worst", "sentence", "impact", "worst_sentence", "worst_impact", "worst_cause")
 # A check may find a thousand open alerts: this many of those whose figures alone changed are written, in
 # turn.
@@ -149,6 +152,7 @@ def _move_known(
     this: AlertCheck, seen: Mapping[str, Subject], enabled: Mapping[int, AlertRule], evidence: Evidence
 ) -> None:
     known = Alert.objects.select_for_update(of=("self",)).filter(resolved_at__isnull=True).order_by("pk")
+    known = known.select_related("expected__window")
     for alert in known:
         alert.loaded = _compare_alert(alert)
         rule = enabled.get(alert.rule_id) if alert.rule_id else None
@@ -249,8 +253,9 @@ def _show(alert: Alert, rule: AlertRule, reading: Reading) -> None:
 
 def prepare_deliveries(this: AlertCheck, evidence: Evidence) -> None:
     """Set causes, silences, and steps on the alerts of this check, and the deliveries that they owe."""
-    # Before the causes: an alert about something stopped on purpose is no cause.
+    # Before the causes: an alert about something stopped on purpose, or planned, is no cause.
     _mark_stopped(this, evidence)
+    _mark_expected(this, evidence)
     _note_roots(this, evidence)
     raised = _explain(this)
     in_force = list(silences.list_active_silences(this.at))
@@ -268,7 +273,7 @@ def prepare_deliveries(this: AlertCheck, evidence: Evidence) -> None:
                 alert.worst_sentence = alert.sentence
             if (alert.value == alert.worst or not alert.worst_cause) and not alert.explanation:
                 alert.worst_cause = alert.touches.get(CAUSE, "")
-        suppressed = alert.snoozed_until is not None or alert.silence_id is not None
+        suppressed = alert.snoozed_until is not None or alert.silence_id is not None or alert.expected_id is not None
         explained = outbox.is_explained(alert)
         # One that is about to end and has notified nobody lately does not start to.
         suppressed = suppressed or (alert.cleared_since is not None and alert.told_from is None)
@@ -285,6 +290,32 @@ def prepare_deliveries(this: AlertCheck, evidence: Evidence) -> None:
             if at > 0:
                 this.note(alert, Kind.ESCALATED, f"Step {at + 1}: {', '.join(names)}.")
     this.owed += outbox.ends([alert for alert in this.shown if alert.resolved_at == this.at], this.at)
+
+
+def _mark_expected(this: AlertCheck, evidence: Evidence) -> None:
+    """Note which alerts a planned window expects."""
+    active = expected_alerts.list_silencing_occurrences(this.at)
+    targets = {} if evidence.snapshot is None else {name: row.target for name, row in evidence.snapshot.loops.items()}
+    for alert in this.shown:
+        if alert.resolved_at is None:
+            _set_occurrence(this, alert, expected_alerts.find_occurrence(alert, active, targets))
+
+
+def _set_occurrence(this: AlertCheck, alert: Alert, occurrence: WindowOccurrence | None) -> None:
+    """Note that the occurrence of a planned window silences an alert, or that none does."""
+    before = alert.expected
+    if occurrence is None:
+        if before is not None:
+            this.note(alert, Kind.SILENCE_ENDED, f"Planned window {before.window.name}")
+            alert.expected = None
+        return
+    if before is not None and (before.window_id, before.local_start) == (occurrence.window.pk, occurrence.local_start):
+        if before.ends_at != occurrence.ends_at:
+            ExpectedAlert.objects.filter(pk=before.pk).update(ends_at=occurrence.ends_at)
+            before.ends_at = occurrence.ends_at
+        return
+    alert.expected = expected_alerts.record(alert, occurrence, this.at)
+    this.note(alert, Kind.SILENCED, capitalize(f"{describe_window(occurrence)}."))
 
 
 def _mark_stopped(this: AlertCheck, evidence: Evidence) -> None:
@@ -376,6 +407,7 @@ def _build_party(alert: Alert, now: float) -> Party:
         touches=alert.touches,
         ended_seconds=ended,
         is_stopped=bool(alert.explanation),
+        is_expected=alert.expected_id is not None,
         is_clear=alert.cleared_since is not None or ended is not None,
         under=alert.under_id,
         root=alert.touches.get(ROOT, ""),

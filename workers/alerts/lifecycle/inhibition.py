@@ -120,6 +120,7 @@ class Party:
     - `touches`: {"nodes": names, "kind": the queue's consumers, "crowded_by": the queue whose workers make it
       wait}.
     - `is_stopped`: a person's stop explains it, so it is no cause.
+    - `is_expected`: a planned window silences it, so it explains no alert that the window does not expect.
     - `is_clear`: whether it is over, or about to be.
     - `under`: the alert that has explained it so far.
     - `root`: the subject that causes it, as the snapshot knows or last knew; "" if unknown.
@@ -134,6 +135,7 @@ class Party:
     touches: Mapping[str, Any] = field(default_factory=dict)
     ended_seconds: float | None = None
     is_stopped: bool = False
+    is_expected: bool = False
     is_clear: bool = False
     under: int | None = None
     root: str = ""
@@ -144,7 +146,7 @@ class Party:
 def find_causes(parties: Iterable[Party]) -> dict[int, int]:
     """Return {explained: its cause} of the open ones. An explained cause passes what it explains on to its cause."""
     known = list(parties)
-    able = [party for party in known if party.condition in RANK and not party.is_stopped]
+    able = [party for party in known if party.condition in RANK and not (party.is_stopped or party.is_expected)]
     direct: dict[int, int] = {}
     for party in known:
         explaining = [cause for cause in able if _explains(cause, party)] if party.ended_seconds is None else []
@@ -164,6 +166,8 @@ def _join_by_root(parties: Iterable[Party], causes: Mapping[int, int]) -> dict[i
     by_id = {party.id: party for party in parties}
     groups: dict[str, list[Party]] = {}
     for party in by_id.values():
+        if party.is_expected:
+            continue
         lingers = party.ended_seconds is None or party.ended_seconds <= LINGER_SECONDS
         cause = by_id.get(causes.get(party.id, party.id), party)
         if party.root == cause.root != "" and party.condition in JOINED and lingers:

@@ -165,6 +165,8 @@ class Alert(models.Model):
     snoozed_until = models.DateTimeField(null=True, default=None)
     snoozed_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     silence = models.ForeignKey(Silence, on_delete=models.SET_NULL, null=True, related_name="alerts")
+    # The occurrence of a planned window that silences it.
+    expected = models.ForeignKey("workers.ExpectedAlert", on_delete=models.SET_NULL, null=True, related_name="+")
     under = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="explained")
     # A person's pause or drain that explains it; "" if there is none.
     explanation = models.TextField(default="", blank=True)

@@ -22,7 +22,7 @@ OPEN = (Alert.State.FIRING, Alert.State.ACKNOWLEDGED)
 
 def open_alerts() -> list[AlertStatus]:
     """Return the open alerts with one query; of more than 200, the most severe, since no page needs more."""
-    alerts = Alert.objects.filter(state__in=OPEN).select_related("acknowledged_by", "silence", "rule")
+    alerts = Alert.objects.filter(state__in=OPEN).select_related("acknowledged_by", "silence", "expected", "rule")
     rows = [build_alert_status(alert) for alert in alerts]
     return sorted(rows, key=_order)[:MAX_SHOWN]
 
@@ -77,6 +77,8 @@ def find_suppression(alert: Alert) -> tuple[str | None, Any]:
         return "paused", None
     if alert.silence is not None:
         return "silenced", alert.silence.expires_at
+    if alert.expected is not None:
+        return "silenced", alert.expected.ends_at
     if alert.state == Alert.State.ACKNOWLEDGED:
         return "acknowledged", alert.acknowledged_until
     if alert.snoozed_until is not None:
@@ -109,8 +111,10 @@ def describe_situation(alert: Alert) -> AlertSituation:
         who = alert.acknowledged_by.get_username() if alert.acknowledged_by else "an unknown user"
         return AlertSituation(f"Acknowledged by {who}; fires again in", until)
     if suppression == "silenced":
-        assert alert.silence is not None
-        return AlertSituation(f"Silenced by {alert.silence.owner}; the silence ends in", until)
+        if alert.silence is not None:
+            return AlertSituation(f"Silenced by {alert.silence.owner}; the silence ends in", until)
+        assert alert.expected is not None
+        return AlertSituation(f"Silenced by the planned window {alert.expected.window.name}, which ends in", until)
     if suppression == "snoozed":
         who = alert.snoozed_by.get_username() if alert.snoozed_by else "an unknown user"
         return AlertSituation(f"Snoozed by {who}; notifies again in", until)

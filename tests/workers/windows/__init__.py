@@ -1,0 +1,1 @@
+"""Planned windows: their recurrence in local time, their scope, and their effects."""

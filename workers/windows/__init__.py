@@ -1,0 +1,1 @@
+"""Planned windows: maintenance windows, change freezes, and recurring silences, with their occurrences."""

@@ -1,0 +1,202 @@
+"""Definition of planned windows: checked values, and the changes of a window after it was made.
+
+A window is never redefined, so that its past occurrences stay what they were: end it, and plan another.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.contrib.auth.models import User
+
+from common import checks
+from common.errors import BadInput
+from workers.windows import occurrences
+from workers.windows.models import PlannedWindow
+from workers.windows.occurrences import MAX_EXTENSION, WindowOccurrence
+from workers.windows.recurrence import MAX_YEARS, Recurrence, add_elapsed, read_recurrence, read_time_zone
+from workers.windows.scope import KINDS
+
+MAX_NAME, MAX_SUBJECTS, MAX_WINDOWS = 80, 50, 500
+MAX_MINUTES = 31 * 24 * 60
+FIELDS = ("name", "kind", "scope", "expected", "loop_mode", "start", "time_zone", "minutes", "rrule")
+Kind, LoopMode = PlannedWindow.Kind, PlannedWindow.LoopMode
+
+
+@dataclass(frozen=True)
+class WindowDefinition:
+    """Checked values of a window."""
+
+    name: str
+    kind: str
+    scope: Sequence[str]
+    expected: Sequence[Mapping[str, str]]
+    loop_mode: str
+    recurrence: Recurrence
+    minutes: int
+
+    def document(self) -> dict[str, Any]:
+        """Return the values as `read_definition` reads them."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "scope": list(self.scope),
+            "expected": list(self.expected),
+            "loop_mode": self.loop_mode,
+            "start": self.recurrence.start.isoformat(),
+            "time_zone": self.recurrence.time_zone,
+            "minutes": self.minutes,
+            "rrule": self.recurrence.rule,
+        }
+
+
+def read_definition(
+    fields: Mapping[str, Any], expected: Sequence[Mapping[str, str]], now: datetime
+) -> WindowDefinition:
+    """Return checked values. expected: the checked matchers. Raises `BadInput` that names the field."""
+    checks.refuse_unknown(fields, FIELDS, "", message="is not a field of a window; the fields are {known}.")
+    name = checks.accept_non_empty_text(MAX_NAME).validate(fields.get("name", ""), "name", end=".").strip()
+    kind = checks.accept_choice(Kind.values).validate(fields.get("kind", Kind.MAINTENANCE), "kind", end=".")
+    mode = fields.get("loop_mode", LoopMode.UNCHANGED)
+    loop_mode = checks.accept_choice(LoopMode.values).validate(mode, "loop_mode", end=".")
+    scope = read_scope(fields.get("scope", []))
+    _check_kind(kind, scope, expected, loop_mode)
+    time_zone = read_time_zone(fields.get("time_zone", "UTC"))
+    start = read_local_time(fields.get("start"), time_zone, now)
+    recurrence = read_recurrence(start, time_zone, fields.get("rrule", ""))
+    minutes = checks.accept_whole_number(1, MAX_MINUTES).validate(fields.get("minutes"), "minutes", end=".")
+    return WindowDefinition(name, kind, scope, expected, loop_mode, recurrence, int(minutes))
+
+
+def _check_kind(kind: str, scope: Sequence[str], expected: Sequence[Mapping[str, str]], loop_mode: str) -> None:
+    if kind == Kind.SILENCE:
+        if scope or loop_mode != LoopMode.UNCHANGED:
+            raise BadInput("scope", "must be empty for a recurring silence, which only has matchers.")
+        if not expected:
+            raise BadInput("expected", "is missing; a recurring silence needs a matcher.")
+    elif not scope:
+        raise BadInput("scope", "is missing; name subjects, such as queue/alert, or plant/main for the whole plant.")
+    if kind == Kind.FREEZE and expected:
+        raise BadInput("expected", "must be empty for a change freeze, which silences no alerts.")
+
+
+def read_scope(scope: object) -> list[str]:
+    """Return the checked subjects, each once. Raises `BadInput` that names scope."""
+    if not isinstance(scope, list) or len(scope) > MAX_SUBJECTS:
+        raise BadInput("scope", f"must be a list of at most {MAX_SUBJECTS} subjects, such as queue/alert.")
+    for subject in scope:
+        kind, _, name = subject.partition("/") if isinstance(subject, str) else ("", "", "")
+        if kind not in KINDS or not checks.NAME.fullmatch(name):
+            shown = checks.shorten_for_message(subject)
+            raise BadInput("scope", f"must be {', '.join(KINDS)} with a name, such as queue/alert, not {shown}.")
+    return list(dict.fromkeys(scope))
+
+
+def read_local_time(text: object, time_zone: str, now: datetime) -> datetime:
+    """Return a local time without a zone. A time with an offset is converted. Raises `BadInput` that names start."""
+    try:
+        at = datetime.fromisoformat(text.strip()) if isinstance(text, str) else None
+    except ValueError:
+        at = None
+    if at is None:
+        raise BadInput("start", "must be a local time such as 2026-11-22T02:00.")
+    if at.tzinfo is not None:
+        at = at.astimezone(ZoneInfo(time_zone)).replace(tzinfo=None)
+    if abs(at.year - now.year) > MAX_YEARS:
+        raise BadInput("start", f"must be within {MAX_YEARS} years.")
+    return at.replace(microsecond=0, fold=0)
+
+
+def add(
+    definition: WindowDefinition,
+    *,
+    owner: User,
+    reason: str,
+    now: datetime,
+    exceptions: Sequence[str] = (),
+    event_uid: str = "",
+) -> PlannedWindow:
+    """Add a window. exceptions: local starts that don't occur. Raises `BadInput` if it is over, or there are too many.
+
+    reason: checked.
+    """
+    recurrence = definition.recurrence
+    last_start = recurrence.find_last_start()
+    last_end = None
+    if last_start is not None:
+        last_end = add_elapsed(recurrence.convert_to_instant(last_start), timedelta(minutes=definition.minutes))
+    window = PlannedWindow(
+        name=definition.name,
+        kind=definition.kind,
+        scope=list(definition.scope),
+        expected=list(definition.expected),
+        loop_mode=definition.loop_mode,
+        local_start=recurrence.start.isoformat(),
+        time_zone=recurrence.time_zone,
+        duration_minutes=definition.minutes,
+        rule=recurrence.rule,
+        exceptions=dict.fromkeys(exceptions),
+        last_end=last_end,
+        event_uid=event_uid,
+        owner=owner,
+        reason=reason,
+        created_at=now,
+    )
+    if not occurrences.list_next(window, now, 1):
+        raise BadInput("start", "is in the past, and the window doesn't recur; choose a later time.")
+    if occurrences.list_current_windows(now).count() >= MAX_WINDOWS:
+        raise BadInput("name", f"exceeds the limit: there are {MAX_WINDOWS} windows. End one first.")
+    window.save()
+    return window
+
+
+def end(window: PlannedWindow, by: User | None, now: datetime) -> bool:
+    """End a window with all its later occurrences; return False if it had ended."""
+    if not list_current(window, now):
+        return False
+    return bool(PlannedWindow.objects.filter(pk=window.pk, ended_at=None).update(ended_at=now, ended_by=by))
+
+
+def list_current(window: PlannedWindow, now: datetime) -> list[WindowOccurrence]:
+    """Return the occurrence that is active or the next one; empty if the window is over."""
+    return occurrences.list_next(window, now, 1)
+
+
+def find_occurrence(window: PlannedWindow, local_start: str, now: datetime) -> WindowOccurrence:
+    """Return an occurrence that has not ended. Raises `BadInput` that names occurrence."""
+    try:
+        start = datetime.fromisoformat(local_start)
+        recurrence = occurrences.get_recurrence(window)
+        at = recurrence.convert_to_instant(start)
+    except (ValueError, OverflowError):
+        raise BadInput("occurrence", "must be the local start of an occurrence, such as 2026-11-22T02:00:00.") from None
+    for row in occurrences.list_between(window, at, at + timedelta(seconds=1)):
+        if row.local_start == start.isoformat() and row.ends_at > now:
+            return row
+    raise BadInput("occurrence", f"{local_start[:30]} is over, canceled, or no start of this window.")
+
+
+def end_occurrence(window: PlannedWindow, occurrence: WindowOccurrence, now: datetime) -> None:
+    """End an active occurrence now, or cancel a later one. The window must be locked."""
+    ends = now.isoformat() if occurrence.is_active(now) else None
+    _change_end(window, occurrence, ends)
+
+
+def extend_occurrence(window: PlannedWindow, occurrence: WindowOccurrence, until: datetime) -> None:
+    """Set a later end of an occurrence. The window must be locked. Raises `BadInput` that names expires_at."""
+    planned_end = add_elapsed(occurrence.starts_at, window.duration)
+    if until <= occurrence.ends_at:
+        raise BadInput("expires_at", "must be later than the current end. To shorten a window, end it.")
+    if until > planned_end + MAX_EXTENSION:
+        raise BadInput("expires_at", f"must be at most {MAX_EXTENSION.days} days after the planned end.")
+    _change_end(window, occurrence, until.isoformat())
+    if window.last_end is not None and until > window.last_end:
+        window.last_end = until
+        window.save(update_fields=["last_end"])
+
+
+def _change_end(window: PlannedWindow, occurrence: WindowOccurrence, ends: str | None) -> None:
+    window.exceptions = {**window.exceptions, occurrence.local_start: ends}
+    window.save(update_fields=["exceptions"])
