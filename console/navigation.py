@@ -28,6 +28,7 @@ RAIL: tuple[tuple[str, str, Section], ...] = (
     ("dead-letters", "Dead letters", "plant"),
     ("loops", "Loops", "control"),
     ("manual-changes", "Manual changes", "control"),
+    ("windows", "Planned windows", "control"),
     ("plans", "Plans", "control"),
     ("alerts", "Open", "incidents"),
     ("objectives", "Service levels", "incidents"),
@@ -118,6 +119,7 @@ def get_page_permission(name: str) -> str:
 # Pages that are not on the rail: name of the address, label, required permission, and its page on the rail.
 MORE_PAGES = (
     ("welcome", "Welcome", "plant.view", "overview"),
+    ("window-import", "Import windows", "window.set", "windows"),
     ("silences", "Silences", "plant.view", "alert-rules"),
     ("receivers", "Receivers", "plant.view", "alert-rules"),
     ("report", "Weekly report", "plant.view", "alert-review"),

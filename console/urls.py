@@ -4,7 +4,17 @@ from django.urls import path
 
 from console import navigation
 from console.api import v1
-from console.pages.alerts import alert_rules, alerts, incident, objectives, receivers, review, silences
+from console.pages.alerts import (
+    alert_rules,
+    alerts,
+    incident,
+    objectives,
+    receivers,
+    review,
+    silences,
+    window_import,
+    windows,
+)
 from console.pages.frame import filtered_list
 from console.pages.health import health
 from console.pages.help import help
@@ -141,6 +151,18 @@ urlpatterns = [
     path("alerts/silences/add", silences.add, name="silence-add"),
     path("alerts/silences/preview", silences.preview, name="silence-preview"),
     path("alerts/silences/<int:silence_id>/end", silences.end, name="silence-end"),
+    path("windows/", windows.windows_page, name="windows"),
+    path("windows/add", windows.add, name="window-add"),
+    path("windows/preview", windows.preview, name="window-preview"),
+    path("windows/feed.ics", windows.show_feed, name="window-feed"),
+    path("windows/import/", window_import.import_page, name="window-import"),
+    path("windows/import/preview", window_import.preview, name="window-import-preview"),
+    path("windows/import/add", window_import.add, name="window-import-add"),
+    path("windows/<int:window_id>/", windows.window_page, name="window"),
+    path("windows/<int:window_id>/end", windows.end, name="window-end"),
+    path("windows/<int:window_id>/occurrences/end", windows.end_occurrence, name="window-occurrence-end"),
+    path("windows/<int:window_id>/occurrences/extend", windows.extend_occurrence, name="window-occurrence-extend"),
+    path("windows/<int:window_id>/override", windows.override, name="freeze-override"),
     path("alerts/rules/", alert_rules.rules_page, name="alert-rules"),
     path("alerts/rules/preview", alert_rules.preview, name="alert-rule-preview"),
     path("alerts/rules/change", alert_rules.change, name="alert-rule-change"),

@@ -11,7 +11,7 @@ import redis
 from common.errors import BadInput
 from common.parsing import parse_digits
 from console.accounts.access import Actor
-from console.actions import alerts, loops, pipelines, plant_control
+from console.actions import alerts, loops, pipelines, plant_control, windows
 from console.actions.proposals import plans
 from console.actions.queues import ladders
 from controllers.shedding.ladder import LEVELS
@@ -29,6 +29,8 @@ from workers.plants.registry import LOCAL
 from workers.plants.steered import PublishedPlant
 from workers.steering.overrides import Expiry
 from workers.steering.plant_settings import get_setting_value
+from workers.windows import occurrences
+from workers.windows.models import PlannedWindow
 
 # The permission that ends a change, by the first part of its key.
 PERMISSIONS = {
@@ -40,6 +42,7 @@ PERMISSIONS = {
     "stop": "pipeline.steer",
     "intervention": "plant.scale",
     "silence": "silence.end",
+    "window": "window.end",
     "snooze": "alert.acknowledge",
 }
 EXTENSION_MINUTES = (10, 30, 120, 480, 1_440)  # that forms offer
@@ -81,7 +84,10 @@ def _end_by_kind(actor: Actor, kind: str, name: str, reason: str, now: datetime,
         return loops.end_override(actor, _find_override(name), now=now, control=control, reason=reason)
     if kind == "silence":
         return alerts.end_silence(actor, _find_silence(name), now=now, reason=reason)
-    if kind == "snooze":
+    if kind == "window":
+        window, local_start = _find_window(name, now)
+        windows.end_occurrence(actor, window, local_start, reason=why, now=now)
+    elif kind == "snooze":
         alerts.withdraw(actor, _parse_id(name), now=now, reason=reason)
     elif kind == "cap":
         ladders.set_cap(actor, name, LEVELS[-1], reason=why, now=now)
@@ -140,6 +146,11 @@ def _extend_silence(actor: Actor, name: str, expiry: Expiry, now: datetime, cont
     return alerts.extend_silence(actor, _find_silence(name), expiry, now=now)
 
 
+def _extend_window(actor: Actor, name: str, expiry: Expiry, now: datetime, control: redis.Redis) -> datetime | None:
+    window, local_start = _find_window(name, now)
+    return windows.extend_occurrence(actor, window, local_start, expiry, now=now)
+
+
 def _extend_snooze(actor: Actor, name: str, expiry: Expiry, now: datetime, control: redis.Redis) -> datetime | None:
     alert = Alert.objects.filter(pk=_parse_id(name), snoozed_until__gt=now).first()
     if alert is None:
@@ -164,6 +175,7 @@ EXTENSIONS: Mapping[str, Extension] = {
     "criterion": Extension("pipeline.steer", _extend_criterion),
     "intervention": Extension("plant.scale", _extend_intervention),
     "silence": Extension("silence.set", _extend_silence, timedelta(minutes=silences.MAX_MINUTES)),
+    "window": Extension("window.set", _extend_window, occurrences.MAX_EXTENSION),
     "snooze": Extension("alert.snooze", _extend_snooze, timedelta(minutes=MAX_SNOOZE_MINUTES)),
 }
 
@@ -201,6 +213,15 @@ def _find_silence(name: str) -> Silence:
     if silence is None:
         raise BadInput("key", f"silence {name} does not exist.")
     return silence
+
+
+def _find_window(name: str, now: datetime) -> tuple[PlannedWindow, str]:
+    """Return a window and the local start of its active occurrence."""
+    window = PlannedWindow.objects.filter(pk=_parse_id(name)).first()
+    active = occurrences.list_active(now, [window]) if window else []
+    if window is None or not active:
+        raise BadInput("key", f"planned window {name} is not active.")
+    return window, active[0].local_start
 
 
 def _parse_id(name: str) -> int:

@@ -34,6 +34,7 @@ from console.api.routes import (
     reports,
     tasks,
     timeline,
+    windows,
 )
 from console.input.boundary import Documents
 from console.live.view import NARROWED
@@ -90,6 +91,7 @@ for part in (
     proposals,
     objectives,
     reports,
+    windows,
 ):
     api.add_router("/v1", part.router)
 

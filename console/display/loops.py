@@ -16,6 +16,7 @@ from workers.control.ledger.runs import TickRun
 from workers.models import LedgerEntry, Loop, Override
 from workers.steering import overrides
 from workers.steering.scope import is_advisory_only, list_active_loops
+from workers.windows.occurrences import WindowOccurrence
 
 MODES = ("auto", "advise", "hold", "manual")
 TABLES = ("rows", "map")  # not for manual changes: they are set where they are measured
@@ -26,7 +27,8 @@ class DescribedLoop:
     """A loop with what is in force.
 
     mode and effective parameters include overrides; base_mode and parameters are its own. summary: its law in a
-    sentence. conflict: why overrides of parameters and guard are ignored; "": they apply.
+    sentence. window: the active planned window that sets its mode, unless a newer override does. conflict: why
+    overrides of parameters and guard are ignored; "": they apply.
     """
 
     id: int
@@ -39,6 +41,7 @@ class DescribedLoop:
     parameters: Mapping[str, Any]
     effective: Mapping[str, Any]
     overrides: Sequence[Override]
+    window: WindowOccurrence | None
     conflict: str
     actuator: str | None
     interval_seconds: float
@@ -105,7 +108,8 @@ def describe(loop: Loop, in_force: list[Override], now: datetime) -> DescribedLo
         mode=overrides.get_effective_mode(loop, in_force, now),
         parameters=catalog.read_parameters(law, loop.parameters),
         effective=overrides.get_effective_parameters(law, loop.parameters, counted, now),
-        overrides=in_force,
+        overrides=[row for row in in_force if row.occurrence is None],
+        window=next((row.occurrence for row in reversed(in_force) if row.occurrence is not None), None),
         conflict=overrides.compute_effective_values(loop, in_force, now).conflict,
         actuator=law.actuator,
         interval_seconds=loop.interval_seconds,

@@ -10,7 +10,7 @@ import redis
 from common.errors import BadInput
 from console.actions import marks
 from console.actions.exports import ROWS
-from console.timeline.happenings import compute_end, list_alerts_during, list_overrides_during
+from console.timeline.happenings import compute_end, list_alerts_during, list_overrides_during, list_windows_during
 from console.timeline.strips import PATHS, format_state_path
 from console.timeline.window import Window
 from queues.models import Node
@@ -18,6 +18,7 @@ from queues.nodes.node_state import STATES
 from workers.history import metric_history
 from workers.models import LedgerEntry
 from workers.steering.scope import Scope
+from workers.windows.scope import format_scope
 
 SLICE_ROWS = 7_200
 EVENT_HEADER = ("time", "until", "kind", "subject", "what", "effect", "by", "why")
@@ -86,6 +87,10 @@ def _iterate_events(window: Window) -> Iterator[Sequence[Any]]:
             who,
             override.reason,
         )
+    for row in list_windows_during(window):
+        planned = row.window
+        what, owner = f"{planned.kind} {planned.name}", planned.owner.get_username()
+        yield row.starts_at, row.ends_at, "window", format_scope(planned.scope), what, "", owner, planned.reason
     acted = LedgerEntry.objects.filter(at__gte=window.since, at__lte=window.until, action__isnull=False)
     fields = ("at", "loop__name", "action", "verdict", "mode", "reason")
     for at, loop, action, verdict, mode, reason in acted.order_by("at").values_list(*fields).iterator(ROWS):

@@ -25,9 +25,12 @@ from queues.nodes.node_state import BUSY
 from workers.alerts.lifecycle.models import Alert
 from workers.models import LedgerEntry, Loop, Override
 from workers.steering.scope import Scope, is_drain, is_pause
+from workers.windows.models import PlannedWindow
+from workers.windows.occurrences import WindowOccurrence, list_between
 
 LABEL_SHARE, CHARACTER_SHARE = 0.036, 0.0102  # width of a sign and of a character, on a plot 620 px wide
 PHONE_STRETCH = 1.9  # on a plot narrower by this factor the same words take that much more of it
+BOXES = ("override", "window")  # kinds whose bars are boxes with the label inside, or behind
 MAX_ROWS, MAX_PHONE_ROWS = 4, 6
 
 
@@ -67,7 +70,7 @@ class Bar:
     @property
     def label_begin(self) -> float:
         """Return the start of the label: that of its bar, or the end of a box that is too small for it."""
-        return self.end if self.kind == "override" and not self.inside else self.begin
+        return self.end if self.kind in BOXES and not self.inside else self.begin
 
     def measure_room(self, stretch: float = 1.0) -> float:
         """Return the width of its sign and label."""
@@ -319,6 +322,29 @@ def _restart(window: Window, restart: Restart) -> Bar:
     how = f" (previous run: {restart.how})" if restart.how else ""
     title = label if restart.name == PLANT else f"{restart.name} restarted{how}"
     return Bar(share, share, "restart", label, title, restart.at, None)
+
+
+def build_window_bars(window: Window) -> NewestBars:
+    """Return the occurrences of planned windows in the window, the newest MAX_BARS."""
+    rows = list_windows_during(window)
+    bars = [_build_window_bar(window, row) for row in rows[-MAX_BARS:]]
+    return NewestBars(arrange_in_rows(bars), len(rows))
+
+
+def list_windows_during(window: Window) -> list[WindowOccurrence]:
+    """Return the occurrences that touch the window, the earliest first."""
+    planned = PlannedWindow.objects.filter(created_at__lte=window.until).select_related("owner")
+    planned = planned.exclude(last_end__lt=window.since).exclude(ended_at__lt=window.since)
+    rows = [row for planned_window in planned for row in list_between(planned_window, window.since, window.until)]
+    return sorted(rows, key=lambda row: row.starts_at)
+
+
+def _build_window_bar(window: Window, row: WindowOccurrence) -> Bar:
+    begin, end = window.clip(row.starts_at, min(row.ends_at, window.until))
+    planned = row.window
+    title = f"{planned.get_kind_display()} {planned.name}, until {row.ends_at:%Y-%m-%d %H:%M} UTC"
+    url = reverse("window", args=[planned.pk])
+    return Bar(begin, end, "window", planned.name, title, row.starts_at, row.ends_at, url)
 
 
 def build_override_bars(window: Window) -> NewestBars:

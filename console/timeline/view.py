@@ -90,6 +90,7 @@ def build_timeline(window: Window, control: redis.Redis, data: Path, zone: ZoneI
         _build_lane("marks", "Deploys and notes", happenings.build_mark_bars(window)),
         _build_lane("alerts", "Alerts", happenings.build_alert_bars(window)),
         _build_lane("overrides", "Overrides", happenings.build_override_bars(window)),
+        _build_lane("windows", "Planned windows", happenings.build_window_bars(window)),
     ]
     if has_log(data):
         bars.insert(1, _build_lane("restarts", "Restarts", happenings.build_restart_bars(window, data)))

@@ -18,6 +18,7 @@ interface Snapshot {
   "loops": Record<string, LoopStatus>;
   "overrides": Array<OverrideStatus>;
   "hands": Array<ManualChange>;
+  "windows": Array<PlannedWindowStatus>;
   "states": Record<string, SubjectState>;
   "problems": Array<Problem>;
   "plans": Array<PlanStatus>;
@@ -638,6 +639,21 @@ interface ManualChange {
   "since": number | null;
   "until": number | null;
   "remind_at": number | null;
+}
+
+interface PlannedWindowStatus {
+  "id": number;
+  "name": string;
+  "kind": string;
+  "scope": Array<string>;
+  "loop_mode": string;
+  "active": boolean;
+  "occurrence": string;
+  "starts_at": number;
+  "ends_at": number;
+  "silenced": number;
+  "owner": string;
+  "reason": string;
 }
 
 interface SubjectState {

@@ -8,7 +8,13 @@ from workers.windows.models import PlannedWindow
 from workers.windows.scope import format_scope
 
 KNOWN_YEARS = 5  # of changes of the clocks after now
+CONTENT_TYPE = "text/calendar; charset=utf-8"
 PRODUCT = "-//Weir//Planned windows//EN"
+
+
+def build_current_feed(now: datetime) -> bytes:
+    """Return the windows that have an occurrence now or later."""
+    return build_feed(list(occurrences.list_current_windows(now)), now)
 
 
 def build_feed(windows: Collection[PlannedWindow], now: datetime) -> bytes:

@@ -43,6 +43,11 @@ def list_current_windows(now: datetime) -> QuerySet[PlannedWindow]:
     return PlannedWindow.objects.filter(lasts, ended_at=None).select_related("owner").order_by("pk")
 
 
+def select_due_windows(before: datetime) -> QuerySet[PlannedWindow]:
+    """Return the windows that were over by then."""
+    return PlannedWindow.objects.filter(Q(ended_at__lt=before) | Q(last_end__lt=before))
+
+
 def list_active(now: datetime, windows: Iterable[PlannedWindow] | None = None) -> list[WindowOccurrence]:
     """Return the occurrences of current windows at this instant."""
     windows = list_current_windows(now) if windows is None else windows
@@ -60,6 +65,12 @@ def list_between(window: PlannedWindow, since: datetime, until: datetime) -> lis
 def list_next(window: PlannedWindow, now: datetime, count: int) -> list[WindowOccurrence]:
     """Return the next occurrences that have not ended, the earliest first."""
     return list(islice(_iterate_next(window, now), count))
+
+
+def list_coming(now: datetime, count: int) -> list[WindowOccurrence]:
+    """Return the next occurrences of all windows that have not begun, the earliest first."""
+    rows = (row for window in list_current_windows(now) for row in list_next(window, now, count))
+    return sorted((row for row in rows if row.starts_at > now), key=lambda row: row.starts_at)[:count]
 
 
 def _iterate_next(window: PlannedWindow, now: datetime) -> Iterator[WindowOccurrence]:

@@ -26,6 +26,7 @@ from workers.documents.alerts import AlertStatus
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.models import Plan
 from workers.plants.registry import LOCAL
+from workers.snapshot.manual_changes import WINDOW_KINDS
 
 # Groups of the rail: label, icon, the derived value (static/js/values/derived.js) of its count, and what it counts.
 GROUPS: dict[Section, tuple[str, str, str, str]] = {
@@ -92,6 +93,16 @@ class OpenIncidents:
 
 
 @dataclass(frozen=True)
+class StripWindow:
+    """The planned window that the strip names: the active one that ends first, else the next one within an hour."""
+
+    title: str
+    url: str
+    is_active: bool
+    at: float  # its end if it is active, else its start, Unix time
+
+
+@dataclass(frozen=True)
 class RailGroup:
     """A group of pages on the rail; its name opens the first of them.
 
@@ -134,6 +145,7 @@ class Frame:
     rail: list[RailGroup]
     tabs: list[RailGroup]
     incidents: OpenIncidents | None  # None: there is none, or nothing is known
+    window: StripWindow | None
     next_end: float | None  # of the manual changes: the nearest end, Unix time
     hands: int  # manual changes (`workers.snapshot.manual_changes`)
     alerts: list[AlertStatus]
@@ -216,6 +228,7 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
             rail=rail,
             tabs=[group for tab in TABS for group in rail if group.section == tab],
             incidents=_find_incidents(alerts),
+            window=find_strip_window(snapshot),
             next_end=min((change.until for change in hands if change.until is not None), default=None),
             hands=len(hands),
             alerts=alerts,
@@ -257,6 +270,17 @@ def _find_incidents(alerts: list[AlertStatus]) -> OpenIncidents | None:
         return OpenIncidents(1, worst.severity, f"Incident {worst.id}", reverse("alert", args=[worst.id]), worst.since)
     since = min((row.since for row in alerts if row.since is not None), default=None)
     return OpenIncidents(len(alerts), worst.severity, f"{len(alerts)} incidents", reverse("alerts"), since)
+
+
+def find_strip_window(snapshot: Snapshot | None) -> StripWindow | None:
+    """Return the maintenance or freeze that the strip names; the snapshot has active windows first."""
+    rows = [row for row in snapshot.windows if row.kind != "silence"] if snapshot else []
+    if not rows:
+        return None
+    row = rows[0] if rows[0].active else min(rows, key=lambda coming: coming.starts_at)
+    title = f"{WINDOW_KINDS[row.kind]} {row.name}"
+    at = row.ends_at if row.active else row.starts_at
+    return StripWindow(title, reverse("window", args=[row.id]), row.active, at)
 
 
 def list_plants(snapshot: Snapshot | None) -> list[PlantChoice]:

@@ -107,11 +107,13 @@ KINDS = {
     "stop": "Stop",
     "intervention": "Intervention",
     "silence": "Silence",
+    "planned window": "Planned window",
     "snooze": "Snooze",
 }
 NOUNS = {"cap": "cap of the remedy ladder", "tasks": "setting of tasks", "criterion": "value of the criterion"}
 ICONS = {"hold": "hold", "mode": "hold", "pause": "pause", "drain": "drain", "cordon": "drain", "host drain": "drain"}
 ICONS |= {"cap": "cap", "tasks": "tasks", "stop": "pause", "silence": "mute", "snooze": "mute"}
+ICONS |= {"planned window": "clock"}
 
 
 @dataclass(frozen=True)
@@ -304,6 +306,8 @@ def _find_page(of: str, snapshot: Snapshot) -> str:
         return reverse("pipeline-application", args=[name])
     if kind == "alert":
         return reverse("alert", args=[int(name)])
+    if kind == "window":
+        return reverse("window", args=[int(name)])
     return reverse("silences") if kind == "silence" else reverse("loops")
 
 

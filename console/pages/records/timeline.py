@@ -38,11 +38,12 @@ from console.timeline import export
 from console.timeline.view import PlantMoment, Timeline, build_timeline, load_plant_at, read_time_zone, style_sheet
 from console.timeline.window import PRESETS, Window, parse_window
 from console.web.template_context import TemplateContext, render_context_text
+from workers.windows.occurrences import WindowOccurrence, list_coming
 
 # The picture moves by about a pixel in this share of its length, so it need not be drawn more often.
 REFRESH_SHARE = 1 / 720
 MIN_REFRESH_SECONDS = 5
-MAX_MARKS = 200
+MAX_MARKS, MAX_COMING = 200, 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +62,7 @@ class TimelinePage(FormPage):
     marks: Sequence[Mark]
     older_marks: int  # number that is not listed
     may_share: bool
+    coming: Sequence[WindowOccurrence]  # the next planned windows
     links: Sequence[tuple[SharedLink, str]]  # active links with addresses, if may_share
 
 
@@ -107,6 +109,7 @@ def timeline_page(request: HttpRequest) -> HttpResponse:
         marks=listed,
         older_marks=older,
         may_share=may_share,
+        coming=list_coming(now, MAX_COMING),
         links=[(link, request.build_absolute_uri(shared_links.format_link_address(link))) for link in links],
         errors=wrong,
     )

@@ -1,5 +1,5 @@
 // The status strip: open incidents and their age, manual changes with the next end, connection state and data age.
-import { style, write } from "../values/bind.js";
+import { localise, style, write } from "../values/bind.js";
 import { calling } from "../values/derived.js";
 import { age, clockOrDay, countdown, healthWord, words } from "../values/format.js";
 import { SEVERITY_STATES } from "../values/rules.js";
@@ -20,7 +20,7 @@ export function start() {
   if (!connection) return;
   document.addEventListener("weir:connection", show);
   document.addEventListener("weir:age", show);
-  subscribe((snapshot) => { manualChanges(snapshot); incidents(calling(snapshot)); announce(snapshot); countInTitle(snapshot); });
+  subscribe((snapshot) => { manualChanges(snapshot); plannedWindow(snapshot); incidents(calling(snapshot)); announce(snapshot); countInTitle(snapshot); });
   setInterval(countDown, 500);
   countDown();
 }
@@ -101,6 +101,29 @@ function manualChanges(snapshot) {
   place.innerHTML = `${icon("clock")}<span><b>${count}</b> <span class="wide">manual change${count === 1 ? "" : "s"}</span></span>${later}`;
   countDown();
 }
+
+/** @type {Record<string, string>} */
+const WINDOW_KINDS = { maintenance: "Maintenance", freeze: "Change freeze" };
+
+/** Show the planned window that is active, or begins within an hour. The snapshot has active windows first.
+ * @param {LiveSnapshot} snapshot */
+function plannedWindow(snapshot) {
+  const place = document.getElementById("strip-window"), rows = (snapshot.windows ?? []).filter((row) => row.kind in WINDOW_KINDS);
+  const row = rows.find((each) => each.active) ?? rows.sort((one, other) => one.starts_at - other.starts_at)[0];
+  const signature = row ? `${row.id} ${row.active} ${row.starts_at} ${row.ends_at}` : "";
+  if (!place || place.dataset.shown === signature) return;
+  place.dataset.shown = signature;
+  place.hidden = !row;
+  if (!row) return place.replaceChildren();
+  place.setAttribute("href", `/windows/${row.id}/`);
+  place.innerHTML = `${icon("clock")}<span class="wide title-words"></span> <span>${row.active ? `until ${timeTag(row.ends_at)}` : `begins in <span class="n" data-until="${row.starts_at}"></span>`}</span>`;
+  write(place.querySelector(".title-words"), `${WINDOW_KINDS[row.kind]} ${row.name}`);
+  localise(place);
+  countDown();
+}
+
+/** @param {number} seconds */
+const timeTag = (seconds) => `<time datetime="${new Date(seconds * 1000).toISOString()}" data-time="minute"></time>`;
 
 /** Show the open incidents: the alerts that no other alert explains. null: they are unknown.
  * @param {AlertStatus[] | null} open */

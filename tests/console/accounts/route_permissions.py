@@ -22,7 +22,7 @@ DESCRIBING = ("GET api/", "GET api/schema", "GET control/")  # of the API itself
 OPEN_TO = {
     ("free", "GET"): """
         shared/<str:signed>/ login/ logged-out/ login/code/ oidc/begin/ oidc/callback/ healthz readyz metrics
-        api/ api/schema control/
+        api/ api/schema control/ windows/feed.ics
     """,
     ("free", "POST"): """
         login/ login/code/ login/passkey login/passkey/options api/v1/chat/<receiver>
@@ -34,7 +34,7 @@ OPEN_TO = {
         logout/ confirm/
     """,
     ("viewer", "POST"): """
-        alerts/silences/preview alerts/rules/preview settings/ settings/preferences filters/save
+        alerts/silences/preview alerts/rules/preview windows/preview settings/ settings/preferences filters/save
         filters/remove
         settings/sessions/<int:session_id>/end settings/tokens settings/tokens/<int:token_id>/revoke
         settings/second-factor/ settings/passkeys/options api/v1/passkeys/<passkey_id>/rename
@@ -44,7 +44,7 @@ OPEN_TO = {
     """,
     ("operator", "GET"): """
         queues/<str:name>/waiting/ dead-letters/<str:queue>/<str:node>/<str:dead_id>/bytes api/v1/shared-links
-        api/v1/queues/<queue>/waiting api/v1/dead-letters/<queue>/<node>/<dead_id>/bytes
+        api/v1/queues/<queue>/waiting api/v1/dead-letters/<queue>/<node>/<dead_id>/bytes windows/import/
     """,
     ("administrator", "GET"): """
         queues/new queues/<str:name>/definition/ processes/ plants/attach audit/ settings/users/ api/v1/users
@@ -57,6 +57,7 @@ OPEN_TO = {
         queues/<str:name>/roll-back
         plants/attach plants/register plants/<str:name>/remove tasks/define alerts/receivers/change
         alerts/receivers/<int:receiver_id>/delete alerts/receivers/<int:receiver_id>/test
+        windows/<int:window_id>/override api/v1/windows/<window_id>/override
         settings/plant/<str:name> settings/plant/loops/<int:loop_id> settings/users/create
         settings/users/<int:user_id> settings/users/<int:user_id>/reset api/v1/settings/<name>
         api/v1/loops/<loop_id>/settings api/v1/users api/v1/users/<username>/role
@@ -158,7 +159,7 @@ WITH_A_REASON = """
     users/<username>/enable users/<username>/reset users/<username>/second-factor
     users/<username>/passkeys/<passkey_id>/remove applications/<name>/restart
     applications/<name>/stop applications/<name>/start objectives/<name>/remove
-    proposals/<proposal_id>/reject
+    proposals/<proposal_id>/reject windows/<window_id>/end
 """
 API_BODIES = {
     **{f"POST api/v1/{route}": {"reason": "a test"} for route in WITH_A_REASON.split()},
@@ -178,6 +179,12 @@ API_BODIES = {
     "POST api/v1/alerts/<alert_id>/follow-ups/<follow_up_id>": {"done": True},
     "POST api/v1/silences": {"matchers": [], "reason": "a test", "minutes": 1},
     "POST api/v1/silences/preview": {"matchers": []},
+    "POST api/v1/windows": {"name": "a test", "start": "2026-11-20T03:00", "minutes": 5, "reason": "a test"},
+    "POST api/v1/windows/import/preview": {"calendar": "none"},
+    "POST api/v1/windows/import": {"events": [], "reason": "a test"},
+    "POST api/v1/windows/<window_id>/occurrences/end": {"occurrence": "2026-11-20T03:00:00"},
+    "POST api/v1/windows/<window_id>/occurrences/extend": {"occurrence": "2026-11-20T03:00:00", "minutes": 1},
+    "POST api/v1/windows/<window_id>/override": {"minutes": 1, "reason": "a test"},
     "POST api/v1/alert-rules/<name>": {"fields": {}, "reason": "a test"},
     "POST api/v1/alert-rules/<name>/preview": {"fields": {}},
     "POST api/v1/receivers/<name>": {"channel": "browser", "reason": "a test"},

@@ -11,6 +11,7 @@ from console.models import AssistantProposal, Drill, Mark, Passkey, SharedLink, 
 from queues.models import Container, Node, Queue
 from tests.console.pipeline_sample import DECLARATION
 from tests.console.rows import a_plan, an_alert, held
+from tests.workers.windows.samples import plan_window
 from workers.alerts.lifecycle.models import Incident, Receiver, Silence
 from workers.alerts.rules.rules import define
 from workers.batch import task_definitions
@@ -48,7 +49,7 @@ def things(people, control):
         "drill": Drill.objects.create(scenario="burst", subjects={"queue": "alert"}, starter="operator", due_at=now),
         "passkey": Passkey.objects.create(user=people["viewer"], name="phone", digest="0" * 64, host="localhost"),
         "link": link, "mark": Mark.objects.create(title="a test", at=now, author="operator"),
-        **alert_things(people),
+        "window": plan_window(now, scope=["queue/alert"]), **alert_things(people),
     }  # fmt: skip
     named = {"queue": "alert", "node": "n1", "dead_id": "1-0", "operator": "hosts"}
     return {

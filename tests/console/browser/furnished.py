@@ -27,6 +27,7 @@ from workers.models import LedgerEntry, Loop, Override, Plan, Run
 from workers.objectives.models import Objective, ObjectiveMinute
 from console.incidents.changes import keep_changes
 from console.models import Drill
+from workers.windows.models import ExpectedAlert, PlannedWindow
 from pathlib import Path
 
 now, admin = timezone.now(), User.objects.get(username="admin")
@@ -58,6 +59,13 @@ alert = Alert.objects.create(
     sentence="4,210 events wait; the oldest has waited 36 s.", state="firing",
     began_at=now - timedelta(minutes=6), fired_at=now - timedelta(minutes=5),
 )
+window = PlannedWindow.objects.create(
+    name="Year-end closing", kind="freeze", scope=["queue/alert", "node/n1"], loop_mode="hold", owner=admin,
+    reason="The books are closed.", time_zone="Europe/Berlin", duration_minutes=120, rule="FREQ=DAILY",
+    local_start=f"{now - timedelta(days=1):%Y-%m-%dT%H:%M:%S}", created_at=now - timedelta(days=2),
+)
+ExpectedAlert.objects.create(
+    window=window, alert=alert, local_start=window.local_start, starts_at=now, ends_at=now, at=now)
 AlertEvent.objects.create(alert=alert, kind="fired", at=alert.fired_at)
 AlertEvent.objects.create(alert=alert, kind="note", at=now, by=admin, text="asked the owner of the database")
 keep_changes(alert, Path(os.environ["WEIR_DATA"]), now)
@@ -81,7 +89,8 @@ experiment = Experiment.objects.create(scenario="crash", laws=["thesis"])
 ExperimentResult.objects.create(experiment=experiment, law="thesis", metrics={"events_lost": 1}, seconds=2)
 print(json.dumps({"loop": loop.pk, "entry": entry.pk, "plan": plan.pk, "alert": alert.pk,
     "override": override.pk, "objective": objective.name, "run": run.pk,
-    "experiment": experiment.pk, "task": "walked", "drill": drill.pk}))
+    "experiment": experiment.pk, "task": "walked", "drill": drill.pk,
+    "window": window.pk}))
 """
 
 
@@ -128,9 +137,10 @@ from workers.lab.models import Experiment
 from console.models import Drill
 from workers.models import LedgerEntry, Override, Plan, Run
 from workers.objectives.models import Objective
+from workers.windows.models import PlannedWindow
 ids = json.loads(sys.argv[1])
 for kind, model in (("alert", Alert), ("plan", Plan), ("override", Override), ("entry", LedgerEntry),
-                    ("run", Run), ("experiment", Experiment), ("drill", Drill)):
+                    ("run", Run), ("experiment", Experiment), ("drill", Drill), ("window", PlannedWindow)):
     model.objects.filter(pk=ids[kind]).delete()
 Objective.objects.filter(name=ids["objective"]).delete()
 """

@@ -30,14 +30,14 @@ PAGES = (
     *(reverse(name) for name, *_ in on_rail()), "/nodes/n1/", "/queues/alert/", "/queues/alert/waiting/?node=n1",
     "/queues/alert/definition/", "/queues/new", "/workers/jobs@here/", "/loops/1/", "/loops/2/",
     "/loops/2/what-if/", "/settings/plant/", "/proposals/", "/plants/", "/plants/main/", "/settings/users/",
-    "/welcome/",
+    "/welcome/", "/windows/import/",
     "/alerts/review/", "/reports/", "/alerts/silences/", "/alerts/rules/", "/alerts/rules/node-lost/",
     "/alerts/receivers/", "/costs/", "/tasks/retention/", "/help/understand/", "/help/operate/alerts/node-lost/",
     "/help/reference/laws/flow/", "/help/?q=override",
 )  # fmt: skip
 # Pages of single things, of which the console is given one each.
 SINGLE_PAGES = (
-    "/alerts/{alert}/", "/alerts/{alert}/incident/", "/plans/{plan}/", "/drills/{drill}/",
+    "/windows/{window}/", "/alerts/{alert}/", "/alerts/{alert}/incident/", "/plans/{plan}/", "/drills/{drill}/",
     "/service-levels/{objective}/",
     "/service-levels/new/", "/loops/{loop}/", "/ledger/{entry}/", "/tasks/{task}/", "/runs/{run}/",
     "/lab/{experiment}/", "/lab/compare?id={experiment}", "/lab/figures/", "/lab/figures/xu-figure-6/",

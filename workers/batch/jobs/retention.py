@@ -32,6 +32,7 @@ from workers.models import LedgerEntry, PipelineVersion, Run
 from workers.placement.recovery import select_due_plans
 from workers.steering.kept import is_kept
 from workers.steering.overrides import select_due_overrides
+from workers.windows.occurrences import select_due_windows
 
 FOREVER = 0  # in days; for a size limit: whatever its age
 MAX_DAYS = 36_500
@@ -65,7 +66,7 @@ PARAMETERS = (
     _build_days("ledger_days", 90, "ledger entries"),
     _build_days("plan_days", 90, "ended plans"),
     _build_days("run_days", 400, "ended runs of tasks and their comparisons"),
-    _build_days("record_days", 400, "ended overrides and silences, and inactive pipeline versions"),
+    _build_days("record_days", 400, "ended overrides, silences, and planned windows, and inactive pipeline versions"),
     _build_days("extract_days", 90, "extracts and uploaded traces"),
     _build_days("experiment_days", 400, "experiments of the lab with their series"),
     _build_days("handled_days", FOREVER, "rows of handled events in the data folder"),
@@ -101,7 +102,7 @@ ROWS: dict[str, tuple[str, tuple[Select, ...]]] = {
     "alerts": ("alert_days", (select_due_alerts, select_due_messages)),
     "plans": ("plan_days", (select_due_plans,)),
     "runs": ("run_days", (select_due_runs,)),
-    "records": ("record_days", (select_due_overrides, select_due_silences, select_due_versions)),
+    "records": ("record_days", (select_due_overrides, select_due_silences, select_due_windows, select_due_versions)),
     "loops": ("", (select_due_loops,)),
 }
 FENCED = {"plans": "plan", "loops": "loop"}  # whose leases have fencing numbers on the control server

@@ -1,0 +1,371 @@
+"""Planned windows: active, coming, and past ones, with the alerts that they silenced; and their form."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.contrib.auth.decorators import login_not_required
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from common.errors import BadInput
+from console.accounts import authentication
+from console.accounts.access import actor_of, requires
+from console.actions import windows
+from console.input.form_values import parse_minutes, parse_row_id, parse_whole_number
+from console.pages.alerts.silences import MatcherRow, build_matcher_rows, read_matchers
+from console.pages.frame.frame import get_snapshot
+from console.pages.frame.page import (
+    ActionResult,
+    FormPage,
+    Submitted,
+    declare_action,
+    declare_page,
+    get_rejected_form,
+    open_page,
+    read_reason,
+    render_page,
+    text_of,
+)
+from queues.models import Node, Queue
+from workers.alerts.rules import rules
+from workers.alerts.rules.expected_alerts import list_silenced
+from workers.steering.overrides import Expiry
+from workers.windows import calendar_feed, occurrences
+from workers.windows.definitions import read_definition
+from workers.windows.models import ExpectedAlert, FreezeOverride, PlannedWindow
+from workers.windows.occurrences import WindowOccurrence
+from workers.windows.recurrence import list_time_zones
+from workers.windows.scope import OWN_PLANT, format_scope
+from workers.windows.status import count_silenced
+
+MAX_ENDED, MAX_NEXT, MAX_SILENCED = 25, 5, 100
+FREQUENCY_WORDS = {"DAILY": "Daily", "WEEKLY": "Weekly", "MONTHLY": "Monthly", "YEARLY": "Yearly"}
+
+
+@dataclass(frozen=True)
+class ListedWindow:
+    """A window; next: its active or next occurrence; silenced: the number of alerts in all occurrences."""
+
+    window: PlannedWindow
+    scope: str
+    repeats: str
+    next: WindowOccurrence | None
+    is_active: bool
+    silenced: int
+
+    @property
+    def local_time(self) -> str:
+        """Return the local start of the next occurrence: Sun 2026-03-22 02:00 Europe/Berlin."""
+        return format_local_time(self.window, self.next) if self.next else ""
+
+
+@dataclass(frozen=True)
+class ShownOccurrence:
+    """An occurrence with its local start in words."""
+
+    row: WindowOccurrence
+    local_time: str
+    is_active: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowForm:
+    """Values of the form of a new window, as typed if they were rejected."""
+
+    name: str
+    kind: str
+    scope: Collection[str]
+    loop_mode: str
+    date: str
+    time: str
+    time_zone: str
+    minutes: str
+    rrule: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowsPage(FormPage):
+    """Current and ended windows, and the form of a new one."""
+
+    TEMPLATE, NAME = "alerts/windows.html", "windows"
+
+    current: list[ListedWindow]
+    ended: list[ListedWindow]
+    form: WindowForm
+    rows: list[MatcherRow]
+    labels: Collection[str]
+    operators: Collection[str]
+    kinds: Collection[tuple[str, str]]
+    loop_modes: Collection[tuple[str, str]]
+    subjects: Collection[tuple[str, str]]
+    zones: Collection[str]
+    may_plan_freezes: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowPage(FormPage):
+    """One window: its occurrences, the alerts that it silenced, and who overrides it (freezes)."""
+
+    TEMPLATE, NAME = "alerts/window.html", "windows"
+
+    listed: ListedWindow
+    expected: str
+    next: list[ShownOccurrence]
+    silenced: list[ExpectedAlert]
+    silenced_in_last: int
+    overrides: list[FreezeOverride]
+    may_change: bool
+    may_override: bool
+
+
+@declare_page("plant.view")
+def windows_page(request: HttpRequest) -> HttpResponse:
+    """Show the list of windows, and the form; `?from=ID` fills in the values of another window."""
+    now, typed = timezone.now(), get_rejected_form(request).submitted
+    current = list(occurrences.list_current_windows(now))
+    over = PlannedWindow.objects.exclude(pk__in=[window.pk for window in current]).select_related("owner")
+    template = _find_template(request)
+    actor = actor_of(request)
+    kinds = [(value, str(label)) for value, label in PlannedWindow.Kind.choices]
+    if not actor.may_somewhere("freeze.manage"):
+        kinds = [(value, label) for value, label in kinds if value != PlannedWindow.Kind.FREEZE]
+    matchers = read_matchers(typed) if typed else template.expected if template else []
+    page = WindowsPage(
+        current=_sort_by_start(_list_windows(current, now)),
+        ended=_list_windows(list(over.order_by("-pk")[:MAX_ENDED]), now),
+        form=_build_form(typed, template, now),
+        rows=build_matcher_rows(matchers),
+        labels=rules.LABELS,
+        operators=rules.OPERATORS,
+        kinds=kinds,
+        loop_modes=LOOP_MODES,
+        subjects=list_subjects(request),
+        zones=list_time_zones(),
+        may_plan_freezes=actor.may_somewhere("freeze.manage"),
+    )
+    return render_page(request, page, "frame")
+
+
+LOOP_MODES = (("unchanged", "Unchanged"), ("advise", "Advise: record actions only"), ("hold", "Hold: no actions"))
+
+
+def list_subjects(request: HttpRequest) -> list[tuple[str, str]]:
+    """Return the subjects that a window may name, with their labels."""
+    snapshot = get_snapshot(request)
+    named = (
+        *(f"queue/{name}" for name in Queue.objects.order_by("name").values_list("name", flat=True)),
+        *(f"node/{name}" for name in Node.objects.order_by("name").values_list("name", flat=True)),
+        *(f"application/{name}" for name in sorted(snapshot.pipeline.applications)),
+        *(f"plant/{name}" for name in sorted(snapshot.plants)),
+    )
+    return [(OWN_PLANT, "The whole plant"), *((subject, subject.replace("/", " ", 1)) for subject in named)]
+
+
+def _find_template(request: HttpRequest) -> PlannedWindow | None:
+    asked = parse_row_id(request.GET.get("from", ""))
+    return None if asked is None else PlannedWindow.objects.filter(pk=asked).first()
+
+
+def _build_form(typed: Submitted, template: PlannedWindow | None, now: datetime) -> WindowForm:
+    shown: dict[str, Any] = {
+        "name": "", "kind": "maintenance", "loop_mode": "unchanged", "date": f"{now:%Y-%m-%d}", "time": "02:00",
+        "time_zone": "UTC", "minutes": "120", "rrule": "",
+    }  # fmt: skip
+    scope: Collection[str] = ()
+    if template is not None:
+        shown |= windows.describe_window(template)
+        scope = template.scope
+    if typed:
+        scope = typed.getlist("scope") if hasattr(typed, "getlist") else ()
+    return WindowForm(
+        scope=scope, **{name: str(typed.get(name, value)) for name, value in shown.items() if name in FORM_FIELDS}
+    )
+
+
+FORM_FIELDS = ("name", "kind", "loop_mode", "date", "time", "time_zone", "minutes", "rrule")
+
+
+def _list_windows(rows: Sequence[PlannedWindow], now: datetime) -> list[ListedWindow]:
+    counts: dict[int, int] = {}
+    for (window, _), count in count_silenced(rows).items():
+        counts[window] = counts.get(window, 0) + count
+    return [_build_listed(window, now, counts.get(window.pk, 0)) for window in rows]
+
+
+def _build_listed(window: PlannedWindow, now: datetime, silenced: int) -> ListedWindow:
+    coming = next(iter(occurrences.list_next(window, now, 1)), None)
+    return ListedWindow(
+        window=window,
+        scope=format_scope(window.scope),
+        repeats=format_frequency(window.rule),
+        next=coming,
+        is_active=coming is not None and coming.is_active(now),
+        silenced=silenced,
+    )
+
+
+def _sort_by_start(rows: list[ListedWindow]) -> list[ListedWindow]:
+    """Return active windows first, then by their next start; windows without another occurrence last."""
+    return sorted(rows, key=lambda row: (row.next is None, row.next.starts_at if row.next else row.window.created_at))
+
+
+def format_frequency(rule: str) -> str:
+    """Return how often a window recurs, in a word."""
+    parts = dict(part.split("=", 1) for part in rule.split(";") if "=" in part)
+    return FREQUENCY_WORDS.get(parts.get("FREQ", ""), "Once")
+
+
+def format_local_time(window: PlannedWindow, occurrence: WindowOccurrence) -> str:
+    """Return the start in the window's time zone: Sun 2026-03-22 02:00 Europe/Berlin."""
+    start = occurrence.starts_at.astimezone(ZoneInfo(window.time_zone))
+    return f"{start:%a %Y-%m-%d %H:%M} {window.time_zone}"
+
+
+@declare_page("plant.view")
+def window_page(request: HttpRequest, window_id: int) -> HttpResponse:
+    now = timezone.now()
+    window = get_object_or_404(PlannedWindow.objects.select_related("owner", "ended_by"), pk=window_id)
+    listed = _list_windows([window], now)[0]
+    silenced = list(list_silenced(window)[:MAX_SILENCED])
+    actor = actor_of(request)
+    is_freeze = window.kind == PlannedWindow.Kind.FREEZE
+    page = WindowPage(
+        listed=listed,
+        expected=rules.format_matchers(window.expected),
+        next=[
+            ShownOccurrence(row, format_local_time(window, row), row.is_active(now))
+            for row in occurrences.list_next(window, now, MAX_NEXT)
+        ],
+        silenced=silenced,
+        silenced_in_last=sum(row.local_start == silenced[0].local_start for row in silenced) if silenced else 0,
+        overrides=list(window.overrides.filter(until__gt=now).select_related("user").order_by("-until")),
+        may_change=actor.may_somewhere("freeze.manage" if is_freeze else "window.end"),
+        may_override=is_freeze and listed.is_active and actor.may_somewhere("freeze.override"),
+    )
+    return render_page(request, page, "frame")
+
+
+def read_posted_fields(request: HttpRequest) -> dict[str, Any]:
+    """Return the posted fields of a window, as the action reads them. Raises `BadInput`."""
+    posted = request.POST
+    kind = posted.get("kind", "")
+    fields: dict[str, Any] = {"name": posted.get("name", ""), "kind": kind, "rrule": posted.get("rrule", "")}
+    fields |= {"time_zone": posted.get("time_zone", ""), "start": f"{posted.get('date', '')}T{posted.get('time', '')}"}
+    return {
+        **fields,
+        "minutes": parse_whole_number(posted.get("minutes", ""), "minutes"),
+        # Fields that the form hides for this kind may still have values.
+        "scope": [] if kind == PlannedWindow.Kind.SILENCE else posted.getlist("scope"),
+        "loop_mode": "unchanged" if kind == PlannedWindow.Kind.SILENCE else posted.get("loop_mode", "unchanged"),
+        "expected": [] if kind == PlannedWindow.Kind.FREEZE else read_matchers(posted),
+    }
+
+
+@require_POST
+@requires("plant.view")
+def preview(request: HttpRequest) -> HttpResponse:
+    """Return the next occurrences of the posted window: {"sentence", "rows": [{"title", "note"}]}."""
+    now = timezone.now()
+    try:
+        fields = {**read_posted_fields(request), "name": "Preview"}
+        definition = read_definition(fields, rules.read_matchers(fields["expected"], "expected"), now)
+    except BadInput as error:
+        return JsonResponse({"sentence": f"{error.field.replace('_', ' ').capitalize()} {error.message}", "rows": []})
+    recurrence = definition.recurrence
+    window = PlannedWindow(
+        name="", local_start=recurrence.start.isoformat(), time_zone=recurrence.time_zone, rule=recurrence.rule,
+        duration_minutes=definition.minutes, created_at=now,
+    )  # fmt: skip
+    coming = occurrences.list_next(window, now, MAX_NEXT)
+    if not coming:
+        return JsonResponse({"sentence": "The window is in the past, and doesn't recur.", "rows": []})
+    rows = [{"title": format_local_time(window, row), "note": row.note or _format_utc(row)} for row in coming]
+    said = "The window occurs once:" if not recurrence.rule else "The next occurrences:"
+    return JsonResponse({"sentence": said, "rows": rows})
+
+
+def _format_utc(row: WindowOccurrence) -> str:
+    return f"{row.starts_at:%H:%M} to {row.ends_at:%H:%M} UTC"
+
+
+@declare_action("window.set", windows_page)
+def add(request: HttpRequest) -> ActionResult:
+    """Plan a window.
+
+    Posted: name, kind, scope (several), matchers, loop_mode, date, time, time_zone, minutes, rrule, reason.
+    """
+    made = windows.plan(
+        actor_of(request), read_posted_fields(request), reason=request.POST.get("reason", ""), now=timezone.now()
+    )
+    return open_page(f"{made.name} is planned.", "window", made.pk)
+
+
+@declare_action("window.end", window_page)
+def end(request: HttpRequest, window_id: int) -> ActionResult:
+    """End a window with all later occurrences. Posted: reason."""
+    window = get_object_or_404(PlannedWindow, pk=window_id)
+    ended = windows.end(actor_of(request), window, reason=read_reason(request), now=timezone.now())
+    message = f"{window.name} ended." if ended else f"{window.name} had already ended."
+    return ActionResult(message, reverse("window", args=[window.pk]))
+
+
+@declare_action("window.end", window_page)
+def end_occurrence(request: HttpRequest, window_id: int) -> ActionResult:
+    """End the active occurrence, or cancel a later one. Posted: occurrence (its local start), reason."""
+    window, now = get_object_or_404(PlannedWindow, pk=window_id), timezone.now()
+    local_start = text_of(request, "occurrence", "choose an occurrence")
+    reason = request.POST.get("reason", "")
+    ended = windows.end_occurrence(actor_of(request), window, local_start, reason=reason, now=now)
+    message = "Occurrence ended." if ended.is_active(now) else "Occurrence canceled."
+    return ActionResult(message, reverse("window", args=[window.pk]))
+
+
+@declare_action("window.set", window_page)
+def extend_occurrence(request: HttpRequest, window_id: int) -> ActionResult:
+    """Extend an occurrence. Posted: occurrence (its local start), minutes."""
+    window = get_object_or_404(PlannedWindow, pk=window_id)
+    local_start = text_of(request, "occurrence", "choose an occurrence")
+    expiry = Expiry(minutes=parse_minutes(request.POST))
+    until = windows.extend_occurrence(actor_of(request), window, local_start, expiry, now=timezone.now())
+    return ActionResult(f"Extended until {until:%a %H:%M} UTC.", reverse("window", args=[window.pk]))
+
+
+@declare_action("freeze.override", window_page)
+def override(request: HttpRequest, window_id: int) -> ActionResult:
+    """Override an active freeze for the user. Posted: minutes, reason."""
+    window = get_object_or_404(PlannedWindow, pk=window_id)
+    made = windows.override_freeze(
+        actor_of(request),
+        window,
+        minutes=parse_minutes(request.POST),
+        reason=request.POST.get("reason", ""),
+        now=timezone.now(),
+    )
+    message = f"You can make changes during {window.name} until {made.until:%H:%M} UTC."
+    return ActionResult(message, reverse("window", args=[window.pk]))
+
+
+@login_not_required
+@never_cache
+@require_safe
+def show_feed(request: HttpRequest) -> HttpResponse:
+    """Return the windows as a calendar. Calendar programs send no header: `?token=` is an API token."""
+    now, secret = timezone.now(), request.GET.get("token", "")
+    try:
+        actor = authentication.authenticate_token(secret, now, request.META.get("REMOTE_ADDR"))
+    except authentication.TooManyFailures as error:
+        refused = HttpResponse(str(error), status=429, content_type="text/plain; charset=utf-8")
+        refused["Retry-After"] = str(error.seconds)
+        return refused
+    if actor is None or not actor.may("plant.view"):
+        raise Http404("The address is unknown, or its token has expired.")
+    response = HttpResponse(calendar_feed.build_current_feed(now), content_type=calendar_feed.CONTENT_TYPE)
+    response["Referrer-Policy"] = "no-referrer"
+    return response
