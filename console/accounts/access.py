@@ -23,13 +23,14 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 
-from console.accounts import freezes, second_factor, submissions
+from console.accounts import second_factor, submissions
 from console.accounts.identity_settings import ROLES
 from console.audit import refusals
 from console.models import ApiToken, Identity, QueueLimit
 from console.web import admission
 from console.web.web_request import get_web_request
 from workers.steering import plant_settings
+from workers.windows import freezes
 
 PRODUCER = "producer"
 
@@ -136,6 +137,25 @@ OF_THE_PLANT = frozenset(
 )
 CONFIRMED = frozenset(
     {"user.manage", "settings.change", "receiver.change", "plant.register", "task.define", "queue.define"}
+)
+# Actions that a change freeze refuses in its scope. Ends of manual changes, and repairs, stay possible.
+FROZEN = frozenset(
+    {
+        "override.set",
+        "loop.mode",
+        "node.thresholds",
+        "node.use",
+        "plan.approve",
+        "pipeline.declare",
+        "pipeline.steer",
+        "plant.scale",
+        "plant.register",
+        "ladder.cap",
+        "queue.pause",
+        "queue.define",
+        "host.drain",
+        "settings.change",
+    }
 )
 CONFIRMED_SECONDS = 600.0
 CONFIRMED_AT = "weir_confirmed_at"  # in a session: when its person last confirmed their identity
@@ -346,7 +366,7 @@ def require_permission(
         require_data_access(actor, action, queues)
     if action in CONFIRMED:
         require_recent_confirmation(actor)
-    if action in freezes.FROZEN:
+    if action in FROZEN:
         changed = freezes.list_queue_subjects(queues) if subjects is None else subjects
         if (freeze := freezes.find_freeze(actor.user, changed, timezone.now())) is not None:
             _refuse(actor, action, freezes.explain_freeze(freeze))

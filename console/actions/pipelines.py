@@ -13,7 +13,6 @@ from django.db import IntegrityError, transaction
 
 from common.errors import BadInput, Forbidden
 from console.accounts.access import Actor, admit, require_permission
-from console.accounts.freezes import list_queue_subjects
 from console.actions import plant_control
 from console.audit import audit_log
 from queues.models import Queue
@@ -26,6 +25,7 @@ from workers.pipeline.declaration.declared import Declarations, DeclarationText,
 from workers.plants.holding import PlantHeld
 from workers.plants.registry import LOCAL
 from workers.steering.overrides import Expiry, read_reason
+from workers.windows.freezes import list_queue_subjects
 
 TABLES = Path(declaration.__file__).parents[1] / "applications"
 MAX_NOTE = 300

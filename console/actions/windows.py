@@ -33,10 +33,10 @@ SHARED_FIELDS = ("kind", "scope", "expected", "loop_mode")
 
 @dataclass(frozen=True)
 class ImportedWindow:
-    """An event of a calendar as a window. error: why it can't be imported; "": it can."""
+    """An event of a calendar, and its window, not saved. error: why it can't be imported; "": it can."""
 
     event: CalendarWindow
-    definition: WindowDefinition | None
+    window: PlannedWindow | None
     error: str = ""
 
 
@@ -57,7 +57,7 @@ def plan(actor: Actor, fields: Mapping[str, Any], *, reason: object, now: dateti
     """Plan a window; fields as of `workers.windows.definitions`."""
     definition = _read_definition(fields, now)
     _require_rights(actor, "window.set", definition.kind, definition.scope)
-    return _add(actor, definition, read_reason(reason), now)
+    return _add(actor, definitions.build_window(definition, now), read_reason(reason), now)
 
 
 @transaction.atomic
@@ -140,10 +140,10 @@ def import_windows(
     made = []
     for event in events:
         checked = _check_event(event, shared, now)
-        if checked.definition is None:
+        if checked.window is None:
             raise BadInput("events", f"{event.name}: {checked.error}")
-        _require_rights(actor, "window.set", checked.definition.kind, checked.definition.scope)
-        made.append(_add(actor, checked.definition, why, now, event))
+        _require_rights(actor, "window.set", checked.window.kind, checked.window.scope)
+        made.append(_add(actor, checked.window, why, now))
     return made
 
 
@@ -152,15 +152,15 @@ def _check_event(event: CalendarWindow, shared: Mapping[str, Any], now: datetime
     fields |= {"name": event.name[: definitions.MAX_NAME], "start": event.start, "time_zone": event.time_zone}
     fields |= {"minutes": event.minutes, "rrule": event.rrule}
     try:
-        definition = _read_definition(fields, now)
+        window = definitions.build_window(_read_definition(fields, now), now, event.exceptions, event.uid)
     except BadInput as error:
         if error.field in ("kind", "scope", "expected", "loop_mode") or error.field.startswith("expected"):
             raise  # a shared field, which is wrong for all events
         return ImportedWindow(event, None, f"{error.field} {error.message}")
     planned = occurrences.list_current_windows(now).filter(event_uid=event.uid).exclude(event_uid="")
-    if planned.filter(local_start=definition.recurrence.start.isoformat()).exists():
-        return ImportedWindow(event, definition, ALREADY_IMPORTED)
-    return ImportedWindow(event, definition)
+    if planned.filter(local_start=window.local_start).exists():
+        return ImportedWindow(event, None, ALREADY_IMPORTED)
+    return ImportedWindow(event, window)
 
 
 def _read_definition(fields: Mapping[str, Any], now: datetime) -> WindowDefinition:
@@ -178,17 +178,8 @@ def _read_definition(fields: Mapping[str, Any], now: datetime) -> WindowDefiniti
     return definition
 
 
-def _add(
-    actor: Actor, definition: WindowDefinition, reason: str, now: datetime, event: CalendarWindow | None = None
-) -> PlannedWindow:
-    window = definitions.add(
-        definition,
-        owner=actor.account,
-        reason=reason,
-        now=now,
-        exceptions=event.exceptions if event else (),
-        event_uid=event.uid if event else "",
-    )
+def _add(actor: Actor, window: PlannedWindow, reason: str, now: datetime) -> PlannedWindow:
+    definitions.add(window, actor.account, reason, now)
     audit_log.record(actor, "window.set", str(window), reason=reason, after=describe_window(window))
     return window
 

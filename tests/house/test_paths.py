@@ -5,6 +5,7 @@ Not counted are:
 
 - `common`, which has general code, and models and documents, which are data
 - `coordination` and `observability`: leases, locks, and spans
+- `windows`: the planned windows, which the authorization and the tick ask for what is active
 - look-ups by name: the catalog of laws, the registry of kinds, and the plant's settings
 - `controllers`: the law and its guard, pure functions that the tick calls once
 - `console/audit` beside `audit_log`, which is called once: how entries are chained and stored
@@ -47,6 +48,7 @@ NOT_COUNTED = (
     "workers/observability/",
     "workers/control/kinds/registry.py",
     "workers/steering/plant_settings.py",
+    "workers/windows/",
     "workers/plants/memory.py",
 )
 # From the request down to the decision. The audit log and the roles are services of the actions.

@@ -34,7 +34,7 @@ from workers.snapshot.judgement import MAX_CLOCK_SECONDS, Limits, build_limits
 from workers.steering import overrides
 from workers.steering.overrides import list_active, select_effective, sort_by_expiry, spread
 from workers.steering.scope import list_active_loops
-from workers.steering.window_modes import list_window_modes
+from workers.windows.loop_modes import list_window_modes
 from workers.windows.occurrences import list_current_windows
 from workers.windows.status import list_window_statuses
 

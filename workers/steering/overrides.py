@@ -59,7 +59,7 @@ from workers.steering.scope import (
     list_active_loops,
     needs_explicit_enabling,
 )
-from workers.steering.window_modes import list_window_modes
+from workers.windows.loop_modes import list_window_modes
 
 LOCK = "overrides"
 MAXIMUM_REASON_LENGTH = 2_000

@@ -37,20 +37,6 @@ class WindowDefinition:
     recurrence: Recurrence
     minutes: int
 
-    def document(self) -> dict[str, Any]:
-        """Return the values as `read_definition` reads them."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "scope": list(self.scope),
-            "expected": list(self.expected),
-            "loop_mode": self.loop_mode,
-            "start": self.recurrence.start.isoformat(),
-            "time_zone": self.recurrence.time_zone,
-            "minutes": self.minutes,
-            "rrule": self.recurrence.rule,
-        }
-
 
 def read_definition(
     fields: Mapping[str, Any], expected: Sequence[Mapping[str, str]], now: datetime
@@ -109,18 +95,12 @@ def read_local_time(text: object, time_zone: str, now: datetime) -> datetime:
     return at.replace(microsecond=0, fold=0)
 
 
-def add(
-    definition: WindowDefinition,
-    *,
-    owner: User,
-    reason: str,
-    now: datetime,
-    exceptions: Sequence[str] = (),
-    event_uid: str = "",
+def build_window(
+    definition: WindowDefinition, now: datetime, exceptions: Sequence[str] = (), event_uid: str = ""
 ) -> PlannedWindow:
-    """Add a window. exceptions: local starts that don't occur. Raises `BadInput` if it is over, or there are too many.
+    """Return a window without an owner, not saved. exceptions: local starts that don't occur.
 
-    reason: checked.
+    Raises `BadInput` that names start if the window is over.
     """
     recurrence = definition.recurrence
     last_start = recurrence.find_last_start()
@@ -140,14 +120,18 @@ def add(
         exceptions=dict.fromkeys(exceptions),
         last_end=last_end,
         event_uid=event_uid,
-        owner=owner,
-        reason=reason,
         created_at=now,
     )
     if not occurrences.list_next(window, now, 1):
-        raise BadInput("start", "is in the past, and the window doesn't recur; choose a later time.")
+        raise BadInput("start", "has no later occurrence; choose a later time.")
+    return window
+
+
+def add(window: PlannedWindow, owner: User, reason: str, now: datetime) -> PlannedWindow:
+    """Save a window of `build_window`. reason: checked. Raises `BadInput` if there are too many windows."""
     if occurrences.list_current_windows(now).count() >= MAX_WINDOWS:
         raise BadInput("name", f"exceeds the limit: there are {MAX_WINDOWS} windows. End one first.")
+    window.owner, window.reason = owner, reason
     window.save()
     return window
 

@@ -37,8 +37,7 @@ from queues.models import Node, Queue
 from workers.alerts.rules import rules
 from workers.alerts.rules.expected_alerts import list_silenced
 from workers.steering.overrides import Expiry
-from workers.windows import calendar_feed, occurrences
-from workers.windows.definitions import read_definition
+from workers.windows import calendar_feed, definitions, occurrences
 from workers.windows.models import ExpectedAlert, FreezeOverride, PlannedWindow
 from workers.windows.occurrences import WindowOccurrence
 from workers.windows.recurrence import list_time_zones
@@ -275,19 +274,13 @@ def preview(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     try:
         fields = {**read_posted_fields(request), "name": "Preview"}
-        definition = read_definition(fields, rules.read_matchers(fields["expected"], "expected"), now)
+        definition = definitions.read_definition(fields, rules.read_matchers(fields["expected"], "expected"), now)
+        window = definitions.build_window(definition, now)
     except BadInput as error:
         return JsonResponse({"sentence": f"{error.field.replace('_', ' ').capitalize()} {error.message}", "rows": []})
-    recurrence = definition.recurrence
-    window = PlannedWindow(
-        name="", local_start=recurrence.start.isoformat(), time_zone=recurrence.time_zone, rule=recurrence.rule,
-        duration_minutes=definition.minutes, created_at=now,
-    )  # fmt: skip
     coming = occurrences.list_next(window, now, MAX_NEXT)
-    if not coming:
-        return JsonResponse({"sentence": "The window is in the past, and doesn't recur.", "rows": []})
     rows = [{"title": format_local_time(window, row), "note": row.note or _format_utc(row)} for row in coming]
-    said = "The window occurs once:" if not recurrence.rule else "The next occurrences:"
+    said = "The window occurs once:" if not window.rule else "The next occurrences:"
     return JsonResponse({"sentence": said, "rows": rows})
 
 

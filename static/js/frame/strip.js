@@ -116,8 +116,9 @@ function plannedWindow(snapshot) {
   place.hidden = !row;
   if (!row) return place.replaceChildren();
   place.setAttribute("href", `/windows/${row.id}/`);
+  place.title = `${WINDOW_KINDS[row.kind]} ${row.name}`;
   place.innerHTML = `${icon("clock")}<span class="wide title-words"></span> <span>${row.active ? `until ${timeTag(row.ends_at)}` : `begins in <span class="n" data-until="${row.starts_at}"></span>`}</span>`;
-  write(place.querySelector(".title-words"), `${WINDOW_KINDS[row.kind]} ${row.name}`);
+  write(place.querySelector(".title-words"), place.title);
   localise(place);
   countDown();
 }

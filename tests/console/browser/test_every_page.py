@@ -143,7 +143,7 @@ MAIN_PAGES = (
 
 
 def in_trouble(snapshot):
-    """Two critical problems with long sentences, a manual change that ends, and an incident."""
+    """Two critical problems with long sentences, a manual change that ends, a planned window, and an incident."""
     now = time.time()
     sentence = "Queue alert is filling: 30,904 events wait, the oldest for 78 s; its handler holds both worker slots."
     common = {
@@ -160,6 +160,8 @@ def in_trouble(snapshot):
     hand = {"key": "override:1", "kind": "pause", "of": "queue/alert", "title": "Consumption of alert",
             "value": "paused", "owner": "ada", "reason": "its database is restored", "until": now + 1_700}  # fmt: skip
     snapshot["alerts"], snapshot["hands"] = [alert], [hand]
+    snapshot["windows"] = [{"id": 1, "name": "Security patches of all nodes", "kind": "maintenance", "active": False,
+                            "starts_at": now + 1_500, "ends_at": now + 8_700}]  # fmt: skip
     snapshot["totals"] |= {"latency_p95_seconds": 115.0, "backlog_seconds": 1_114.0, "backlog_events": 3_000_000}
 
 

@@ -16,4 +16,4 @@ def plan_window(now: datetime, expected: Sequence[dict[str, str]] = (), **fields
     given = {"name": "Patches", "kind": "maintenance", "scope": ["node/n1"], "start": "2026-01-04T02:00"}
     given |= {"time_zone": "Europe/Berlin", "minutes": 120, "rrule": "FREQ=WEEKLY;BYDAY=SU", **fields}
     definition = definitions.read_definition(given, expected, now)
-    return definitions.add(definition, owner=owner, reason="Security patches", now=now)
+    return definitions.add(definitions.build_window(definition, now), owner, "Security patches", now)

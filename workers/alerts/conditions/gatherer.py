@@ -259,8 +259,8 @@ def build_loop_facts(
         settings = {setting.name: setting.default for setting in guard.PARAMETERS}
     mode = mode_override.value if mode_override else loop.mode
     held_since = None
-    if mode_override is not None and mode in (Loop.Mode.HOLD, Loop.Mode.MANUAL):
-        held_since = mode_override.created_at.timestamp()
+    if mode_override is not None and mode in (Loop.Mode.HOLD, Loop.Mode.MANUAL) and mode_override.occurrence is None:
+        held_since = mode_override.created_at.timestamp()  # a planned window was announced, so nobody forgot it
     return LoopFacts(
         id=loop.pk,
         name=loop.name,

@@ -1,8 +1,7 @@
 """Change freezes: while one is active, changes in its scope are refused, for people, tokens, and commands alike.
 
-Ends of manual changes, and whatever repairs without changing settings, stay possible. A person who may override a
-freeze does so for some minutes, with a reason (`console.actions.windows`). `access.require_permission` asks here, so
-no action needs a check of its own.
+A person who may override a freeze does so for some minutes, with a reason. The authorization asks here before each
+action that a freeze refuses, so no action needs a check of its own.
 """
 
 from collections.abc import Collection
@@ -14,25 +13,6 @@ from workers.windows import occurrences
 from workers.windows.models import FreezeOverride, PlannedWindow
 from workers.windows.occurrences import WindowOccurrence
 from workers.windows.scope import OWN_PLANT, meets
-
-FROZEN = frozenset(
-    {
-        "override.set",
-        "loop.mode",
-        "node.thresholds",
-        "node.use",
-        "plan.approve",
-        "pipeline.declare",
-        "pipeline.steer",
-        "plant.scale",
-        "plant.register",
-        "ladder.cap",
-        "queue.pause",
-        "queue.define",
-        "host.drain",
-        "settings.change",
-    }
-)
 
 
 def list_queue_subjects(queues: Collection[str] | None) -> list[str]:
