@@ -101,7 +101,7 @@ def override_thresholds(
     expiry: Expiry,
 ) -> list[Override]:
     """Override `busy`, `toobusy`, or both for a node; errors name the wrong one."""
-    require_permission(actor, "node.thresholds", None, [f"node/{node.name}"])
+    require_permission(actor, "node.thresholds", subjects=[f"node/{node.name}"])
     held = enforcing.get_node_thresholds(now)[node.name]
     changed = {key: value for key, value in thresholds.items() if value != held[key]}
     if not changed:

@@ -55,7 +55,7 @@ def set_parallelism(
 
     The plant is held here and against its own controllers. seen: the plant now. A rejected request leaves no new hold.
     """
-    require_permission(actor, "plant.scale", None, [f"plant/{seen.plant}"])
+    require_permission(actor, "plant.scale", subjects=[f"plant/{seen.plant}"])
     checked = seen.check_tasks(tasks, "tasks")
     before = holding.find_holder(control, seen.plant)
     present = {name: known for name in checked if (known := seen.operators[name].known_parallelism) is not None}
@@ -169,7 +169,7 @@ def take(
 
     The caller records the purpose.
     """
-    require_permission(actor, "plant.scale", None, [f"plant/{plant}"])
+    require_permission(actor, "plant.scale", subjects=[f"plant/{plant}"])
     if not holding.MIN_SECONDS <= seconds <= holding.MAX_SECONDS:
         takes = f"must be {holding.MIN_SECONDS:g} to {holding.MAX_SECONDS:g}, not {seconds!r}"
         raise BadInput("seconds", takes)
@@ -180,7 +180,7 @@ def take(
 
 def release(actor: Actor, plant: ElasticPlant, name: str, control: redis.Redis, *, controller: str = "") -> bool:
     """Release the plant at once, here and there; return False if somebody else or nobody has it."""
-    require_permission(actor, "plant.scale", None, ())
+    require_permission(actor, "plant.scale", subjects=())
     with transaction.atomic():
         released = holding.release(control, name, format_holder_name(actor, controller))
         if released:
@@ -192,7 +192,7 @@ def release(actor: Actor, plant: ElasticPlant, name: str, control: redis.Redis, 
 
 def end_hold(actor: Actor, plant: ElasticPlant, name: str, control: redis.Redis, reason: str) -> bool:
     """End the hold on the plant, regardless of its holder; return False if there is none."""
-    require_permission(actor, "plant.scale", None, ())
+    require_permission(actor, "plant.scale", subjects=())
     with transaction.atomic():
         held = holding.find_holder(control, name)
         if held is None or not holding.release(control, name, held.holder or ""):
@@ -211,7 +211,7 @@ def extend_hold(
 
     Raises `BadInput` if there is none, or naming minutes or expires_at.
     """
-    require_permission(actor, "plant.scale", None, ())
+    require_permission(actor, "plant.scale", subjects=())
     held = holding.find_holder(control, name)
     if held is None or held.until is None:
         raise BadInput("plant", f"The manual setting of {name[:60]} has ended. Set its tasks again.")
@@ -241,7 +241,7 @@ def resume(actor: Actor, plant: str, reason: str) -> int:
     Loops that hold because an order had no effect, or was undone, continue.
     """
     why = read_reason(reason)
-    require_permission(actor, "plant.scale", None, [f"plant/{plant}"])
+    require_permission(actor, "plant.scale", subjects=[f"plant/{plant}"])
     if not RegisteredPlant.objects.filter(name=plant).exists():
         raise BadInput("plant", f"{plant} is not registered.")
     with transaction.atomic():
@@ -261,7 +261,7 @@ def intervene(
     actor: Actor, plant: str, kind: str, subject: str, value: str, control: redis.Redis, *, minutes: float, reason: str
 ) -> InterventionKind:
     """Intervene, for some minutes if the intervention has a duration."""
-    require_permission(actor, "plant.scale", None, [f"plant/{plant}"])
+    require_permission(actor, "plant.scale", subjects=[f"plant/{plant}"])
     why, row, now = read_reason(reason), _get_registered_plant(plant), timezone.now()
     chosen = get_intervention(row, kind)
     until = (Expiry(minutes=minutes).compute(now) if chosen.lasting else None) or now
@@ -285,7 +285,7 @@ def intervene(
 
 def undo_intervention(actor: Actor, plant: str, kind: str, subject: str, control: redis.Redis, *, reason: str) -> None:
     """Undo an intervention now; if the plant does not follow, it is retried (`interventions.undo_due`)."""
-    require_permission(actor, "plant.scale", None, ())
+    require_permission(actor, "plant.scale", subjects=())
     why, row, now = read_reason(reason), _get_registered_plant(plant), timezone.now().timestamp()
     due = interventions.end(control, plant, kind, subject, now)
     before = {"kind": kind, "subject": subject, "value": due.value}
@@ -300,7 +300,7 @@ def extend_intervention(
     actor: Actor, plant: str, kind: str, subject: str, expiry: Expiry, *, now: datetime, control: redis.Redis
 ) -> datetime:
     """Extend an intervention; return its new end."""
-    require_permission(actor, "plant.scale", None, ())
+    require_permission(actor, "plant.scale", subjects=())
     active = interventions.find_active(control, plant, kind, subject)
     until = expiry.compute_later(datetime.fromtimestamp(active.until, UTC), now)
     with transaction.atomic():

@@ -70,7 +70,7 @@ def register(
     Holds at the previous plant are released, and interventions there have to be undone first. digest: of the
     registration as shown. Existing loops of that name start again if it is another plant now: they advise.
     """
-    require_permission(actor, "plant.register", None, [f"plant/{name}"])
+    require_permission(actor, "plant.register", subjects=[f"plant/{name}"])
     why = read_reason(reason)
     before = RegisteredPlant.objects.filter(name=name).first()
     if before is not None and not changes:
@@ -124,7 +124,7 @@ def inspect(actor: Actor, kind: str, url: str, *, secret_environment: str, optio
 
     No answer, or a wrong one, is `BadInput` of the address. The audit entry is written first.
     """
-    require_permission(actor, "plant.register", None, ())
+    require_permission(actor, "plant.register", subjects=())
     row = RegisteredPlant(name=UNNAMED, kind=kind, url=url.strip(), secret_environment=secret_environment.strip())
     row.options = {key: value for key, value in options.items() if value}
     with audit_log.audit_refusals(actor, "plant.register", UNNAMED, ADDRESS_FIELDS):
@@ -138,7 +138,7 @@ def inspect(actor: Actor, kind: str, url: str, *, secret_environment: str, optio
 
 def remove(actor: Actor, name: str, reason: str) -> Registration:
     """Remove a plant; its loops are retired, their ledger stays, and its holds are released."""
-    require_permission(actor, "plant.register", None, [f"plant/{name}"])
+    require_permission(actor, "plant.register", subjects=[f"plant/{name}"])
     why = read_reason(reason)
     row = RegisteredPlant.objects.filter(name=name).first()
     if row is None:

@@ -88,7 +88,8 @@ def _list_windows(events: list[Any], file: CalendarFile) -> list[CalendarWindow]
     if _is_canceled(first):
         return []
     windows = [_build_window(event, file) for event in moved if not _is_canceled(event)]
-    if len(rules := list_recurrence_rules(first)) > 1 or "RDATE" in first:
+    rules: list[Any] = list_recurrence_rules(first)
+    if len(rules) > 1 or "RDATE" in first:
         raise BrokenEvent("has more than one RRULE, or an RDATE; split it into several events.")
     zone = _get_zone(first, file)
     excluded = [event["RECURRENCE-ID"].dt for event in moved]

@@ -150,7 +150,7 @@ def cordon(
     actor: Actor, node: str, reason: str, now: datetime, control: redis.Redis, expiry: Expiry = node_use.UNTIL_ENDED
 ) -> list[Override]:
     """Cordon a node: it keeps what it has and gets no new points. Return the override that does."""
-    require_permission(actor, "node.use", None, [f"node/{node}"])
+    require_permission(actor, "node.use", subjects=[f"node/{node}"])
     # In the order in which the end of an override locks them: overrides, node, projection.
     list(overrides.list_active(now).filter(node__name=node).select_for_update(of=("self",)))
     # The audit entry comes first: the change ends with the projection, which can't be rolled back. The node's
@@ -165,7 +165,7 @@ def cordon(
 @transaction.atomic
 def take_back(actor: Actor, node: str, reason: str, now: datetime, control: redis.Redis) -> None:
     """End a node's drain and its cordon, if any."""
-    require_permission(actor, "node.use", None, ())
+    require_permission(actor, "node.use", subjects=())
     list(overrides.list_active(now).filter(node__name=node).select_for_update(of=("self",)))
     held = Node.objects.select_for_update().filter(name=node).values("drained", "cordoned").first()
     if held is not None and not any(held.values()):

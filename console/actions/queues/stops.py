@@ -53,7 +53,7 @@ def drain_host(
 
     Raises `BadInput` that names host, reason, or expiry.
     """
-    require_permission(actor, "host.drain", None, [f"host/{host}"])
+    require_permission(actor, "host.drain", subjects=[f"host/{host}"])
     hosts = read_host_reports(control)
     if host not in hosts:
         raise BadInput("host", f"{host[:100]} is not reporting; the worker hosts are {', '.join(hosts) or 'none'}.")

@@ -197,23 +197,6 @@ def get_windows_calendar(request: HttpRequest) -> HttpResponse:
     return HttpResponse(calendar_feed.build_current_feed(timezone.now()), content_type=calendar_feed.CONTENT_TYPE)
 
 
-@router.get("/windows/{window_id}", summary="Get a planned window and the alerts that it silenced")
-def get_window(request: HttpRequest, window_id: Id) -> WindowDetail:
-    actor_for(request, "plant.view")
-    window = find_window(window_id)
-    silenced: list[SilencedAlert] = [
-        {
-            "alert": row.alert_id,
-            "title": row.alert.title,
-            "state": row.alert.state,
-            "occurrence": row.local_start,
-            "at": row.at,
-        }
-        for row in list_silenced(window)[:MAX_ROWS]
-    ]
-    return {**build_window_row(window, timezone.now()), "silenced": silenced}
-
-
 @router.post("/windows", summary="Plan a maintenance window, a change freeze, or a recurring silence")
 def plan_window(request: HttpRequest, body: NewWindow) -> Created[WindowRow]:
     actor, now = actor_for(request, "window.set"), timezone.now()
@@ -239,6 +222,23 @@ def import_windows(request: HttpRequest, body: CalendarImport) -> Created[Window
     shared = body.dict(include=set(windows.SHARED_FIELDS))
     made = windows.import_windows(actor, events, shared, reason=body.reason, now=now)
     return {"windows": [build_window_row(window, now) for window in made]}
+
+
+@router.get("/windows/{window_id}", summary="Get a planned window and the alerts that it silenced")
+def get_window(request: HttpRequest, window_id: Id) -> WindowDetail:
+    actor_for(request, "plant.view")
+    window = find_window(window_id)
+    silenced: list[SilencedAlert] = [
+        {
+            "alert": row.alert_id,
+            "title": row.alert.title,
+            "state": row.alert.state,
+            "occurrence": row.local_start,
+            "at": row.at,
+        }
+        for row in list_silenced(window)[:MAX_ROWS]
+    ]
+    return {**build_window_row(window, timezone.now()), "silenced": silenced}
 
 
 @router.post("/windows/{window_id}/end", summary="End a planned window with all later occurrences")
