@@ -246,6 +246,10 @@ class ConfirmationNeeded(PermissionDenied):
         )
 
 
+class ChangeFrozen(PermissionDenied):
+    """The actor's role permits the action, but a change freeze refuses it; the message names the freeze."""
+
+
 def find_user_role(user: User | AnonymousUser) -> str | None:
     """Return the highest role among the user's groups; a superuser is an administrator."""
     if not user.is_authenticated or not user.is_active:
@@ -346,10 +350,10 @@ def admit(actor: Actor, action: str) -> None:
     _refuse(actor, action, why)
 
 
-def _refuse(actor: Actor, action: str, why: str) -> NoReturn:
+def _refuse(actor: Actor, action: str, why: str, error: type[PermissionDenied] = PermissionDenied) -> NoReturn:
     if actor.user is not None:
         refusals.note(refusals.Refusal(actor.name, action, "", why, actor.address, actor.request_id))
-    raise PermissionDenied(why)
+    raise error(why)
 
 
 def require_permission(
@@ -369,7 +373,7 @@ def require_permission(
     if action in FROZEN:
         changed = freezes.list_queue_subjects(queues) if subjects is None else subjects
         if (freeze := freezes.find_freeze(actor.user, changed, timezone.now())) is not None:
-            _refuse(actor, action, freezes.explain_freeze(freeze))
+            _refuse(actor, action, freezes.explain_freeze(freeze), ChangeFrozen)
 
 
 def require_data_access(actor: Actor, action: str, queues: Collection[str] | None) -> None:

@@ -22,7 +22,7 @@ from django.views.defaults import permission_denied
 
 from common.errors import BadInput, NodeFull, NodeUnavailable, RateLimited
 from common.stored_document import convert_to_plain
-from console.accounts.access import ConfirmationNeeded, requires
+from console.accounts.access import ChangeFrozen, ConfirmationNeeded, requires
 from console.accounts.login import add_next_parameter, page_of
 from console.display.override_words import describe_replaced_overrides
 from console.live.view import find_view
@@ -239,7 +239,8 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
         said = {"errors": {"confirm": [str(exception)]}, "confirm": reverse("confirm")}
         return JsonResponse(said, status=403)
     if wants_json(request):
-        return JsonResponse({"errors": {"role": [str(exception)]}}, status=403)
+        field = "form" if isinstance(exception, ChangeFrozen) else "role"
+        return JsonResponse({"errors": {field: [str(exception)]}}, status=403)
     return permission_denied(request, exception)
 
 

@@ -113,7 +113,7 @@ KINDS = {
 NOUNS = {"cap": "cap of the remedy ladder", "tasks": "setting of tasks", "criterion": "value of the criterion"}
 ICONS = {"hold": "hold", "mode": "hold", "pause": "pause", "drain": "drain", "cordon": "drain", "host drain": "drain"}
 ICONS |= {"cap": "cap", "tasks": "tasks", "stop": "pause", "silence": "mute", "snooze": "mute"}
-ICONS |= {"planned window": "clock"}
+ICONS |= {"planned window": "calendar"}
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,8 @@ function plannedWindow(snapshot) {
   if (!row) return place.replaceChildren();
   place.setAttribute("href", `/windows/${row.id}/`);
   place.title = `${WINDOW_KINDS[row.kind]} ${row.name}`;
-  place.innerHTML = `${icon("clock")}<span class="wide title-words"></span> <span>${row.active ? `until ${timeTag(row.ends_at)}` : `begins in <span class="n" data-until="${row.starts_at}"></span>`}</span>`;
+  const when = row.active ? `until ${timeTag(row.ends_at)}` : `<span class="wide">begins</span> in <span class="n" data-until="${row.starts_at}"></span>`;
+  place.innerHTML = `${icon("calendar")}<span class="wide title-words"></span> <span>${when}</span>`;
   write(place.querySelector(".title-words"), place.title);
   localise(place);
   countDown();

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from common.errors import BadInput
 from queues import keys
 from tests.workers.samples import TIME_US, delivery_of
+from tests.workers.windows.samples import plan_window
 from workers.alerts.lifecycle.models import Alert, AlertEvent, FollowUp, Incident, Silence
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
@@ -34,6 +35,7 @@ from workers.lab.models import Experiment
 from workers.lab.series import get_series_file, write_series
 from workers.models import Chunk, LedgerEntry, Loop, Override, PipelineVersion, Plan, Run, Task
 from workers.steering.kept import keep
+from workers.windows.models import PlannedWindow
 
 NOW = datetime(2026, 12, 31, 12, tzinfo=UTC)
 DAY = datetime.fromtimestamp(TIME_US / 1e6, UTC).date().isoformat()
@@ -338,6 +340,14 @@ def test_overrides_and_silences_that_ended_long_ago_go_and_those_with_an_effect_
     assert keeper.run(record_days=400).state == "done"
     for model in (Override, Silence):
         assert set(model.objects.values_list("reason", flat=True)) == {"399", "None"}
+
+
+def test_planned_windows_that_were_over_long_ago_go(keeper):
+    for days in (401, 399):
+        plan_window(NOW - timedelta(days=days + 1), name=str(days))
+    PlannedWindow.objects.filter(name="401").update(ended_at=NOW - timedelta(days=401))
+    assert keeper.run(record_days=400).state == "done"
+    assert [window.name for window in PlannedWindow.objects.all()] == ["399"]
 
 
 def test_the_newest_and_the_running_versions_are_kept(keeper, django_user_model):

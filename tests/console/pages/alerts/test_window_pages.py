@@ -97,7 +97,7 @@ def test_an_administrator_overrides_an_active_freeze_on_its_page(administrator, 
     freeze = plan_window(now, kind="freeze", scope=["queue/alert"], start=start, time_zone="UTC", rrule="")
     pause = {"part": "intake", "minutes": "5", **REASON}
     answer = fetch(operator, "/queues/alert/pause", pause)
-    assert answer.status_code == 403 and "The change freeze Patches" in answer.json()["errors"]["role"][0]
+    assert answer.status_code == 403 and "The change freeze Patches" in answer.json()["errors"]["form"][0]
     assert fetch(operator, f"/windows/{freeze.pk}/override", {"minutes": "15", **REASON}).status_code == 403
     told = fetch(administrator, f"/windows/{freeze.pk}/override", {"minutes": "15", **REASON}).json()
     assert told["message"].startswith("You can make changes during Patches until")
