@@ -1,7 +1,9 @@
 """Alerts that planned windows expect: they are silenced during an occurrence, and listed with it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+
+from django.db.models import QuerySet
 
 from workers.alerts.conditions.catalog import INTEGRITY
 from workers.alerts.lifecycle.models import Alert
@@ -50,6 +52,6 @@ def record(alert: Alert, occurrence: WindowOccurrence, now: datetime) -> Expecte
     )[0]
 
 
-def list_silenced(window: PlannedWindow) -> Sequence[ExpectedAlert]:
+def list_silenced(window: PlannedWindow) -> QuerySet[ExpectedAlert]:
     """Return the alerts that the window has silenced, the newest occurrence first."""
     return window.silenced.select_related("alert").order_by("-starts_at", "-at", "-pk")
