@@ -206,7 +206,7 @@ JOBS = (
         "pipeline.steer", "Set tasks of an operator…", "", "pipeline", "pipeline", words="parallelism", whole=True
     ),
     ListedJob("silence.set", "Silence alerts…", "", "mute", "silences#new-title", words="mute"),
-    ListedJob("window.set", "Plan a window…", "maintenance or freeze", "calendar", "windows#new-title", words="calendar"),
+    ListedJob("window.set", "Plan a window…", "maintenance or freeze", "calendar", "windows#new-title", words="plan"),
     ListedJob(
         "mark.add", "Mark the timeline…", "deployment or note", "timeline", "timeline#mark-title", words="deploy note"
     ),
