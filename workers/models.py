@@ -10,7 +10,8 @@ from django.utils import timezone
 import workers.alerts.lifecycle.models
 import workers.lab.models
 import workers.objectives.models
-import workers.plants.models  # noqa: F401
+import workers.plants.models
+import workers.task_history.models  # noqa: F401
 from workers.coordination.packed_json import PackedJSONField
 
 
