@@ -22,9 +22,13 @@ UNREAD = b"\xff" * LINE_BYTES  # in place of a line that can't be read: its bloc
 MAX_OPEN = 32
 
 
+def get_root() -> Path:
+    return Path(settings.WEIR_DATA) / ROOT
+
+
 def resolve_file(name: str) -> Path:
     """Return the path of a file of the archive. Raises Forbidden if it leads out of its folder."""
-    return resolve_inside_folder(Path(settings.WEIR_DATA) / ROOT, name, "file")
+    return resolve_inside_folder(get_root(), name, "file")
 
 
 def read_row_group(file: str, row_group: int, names: Sequence[str] | None) -> pa.Table:

@@ -83,29 +83,33 @@ def seal_settled(plant: str, now: float, partly: bool = False) -> int:
 
 def _move_into_block(plant: str, day: str, rows: Sequence[tuple[int, bytes]]) -> int:
     """Move recent tasks into a block, unless one of them has changed since it was read; return how many were moved."""
-    records = [decode_record(record, plant) for _, record in rows]
-    filter_ = build_filter(collect_terms(records))
     # Before the transaction: it takes a moment, and on SQLite all writers wait for a transaction.
-    data = columns.encode_table(columns.build_table(records))
+    block = build_block(plant, day, [decode_record(record, plant) for _, record in rows])
     keys = [key for key, _ in rows]
     with transaction.atomic():
         # A recorder updates this row first in each of its transactions.
         TaskFeed.objects.select_for_update().filter(plant=plant).first()
         if [row for part in _split(keys) for row in _read_rows(part)] != list(rows):
             return 0
-        TaskBlock.objects.create(
-            plant=plant,
-            day=day,
-            first=records[0].at,
-            last=records[-1].at,
-            rows=len(records),
-            lines=count_lines(filter_),
-            filter=filter_,
-            data=data,
-        )
+        block.save()
         for part in _split(keys):
             RecentTask.objects.filter(pk__in=part).delete()
     return len(rows)
+
+
+def build_block(plant: str, day: str, records: Sequence[TaskRecord]) -> TaskBlock:
+    """Return the block of these records of one day, oldest first, not saved yet."""
+    filter_ = build_filter(collect_terms(records))
+    return TaskBlock(
+        plant=plant,
+        day=day,
+        first=records[0].at,
+        last=records[-1].at,
+        rows=len(records),
+        lines=count_lines(filter_),
+        filter=filter_,
+        data=columns.encode_table(columns.build_table(records)),
+    )
 
 
 def _split(keys: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -39,15 +39,11 @@ _WITH_DICTIONARY = [
 
 def build_table(records: Sequence[TaskRecord]) -> pa.Table:
     """Return the records as a table, in their order."""
-    columns = {
-        name: [getattr(record, name) for record in records]
-        for name in SCHEMA.names
-        if name not in TIMES and name != RUN
-    }
+    values = zip(*(msgspec.structs.astuple(record) for record in records), strict=True)
+    columns = dict(zip(TaskRecord.__struct_fields__, values, strict=True))
     for name in TIMES:
-        times = [getattr(record, name) for record in records]
-        columns[name] = [None if time is None else round(time * 1_000) for time in times]
-    columns[RUN] = [None if record.run_seconds is None else round(record.run_seconds * 1_000_000) for record in records]
+        columns[name] = tuple(None if time is None else round(time * 1_000) for time in columns[name])
+    columns[RUN] = tuple(None if run is None else round(run * 1_000_000) for run in columns["run_seconds"])
     arrays = [
         pa.array(columns[field.name], pa.int64()).cast(TIME)
         if field.name in TIMES

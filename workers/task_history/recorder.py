@@ -222,10 +222,12 @@ class TaskRecorder:
         )
         if self._lease.fence is not None and self._lease.fence <= feed.fence:  # the control server lost its numbers
             self._lease.acquire(feed.fence)
+        if is_new:
+            return
         with self._lock:
             self._waiting = deque(change for change in self._waiting if change.at > feed.heard_until)
             self._missed = [gap for gap in self._missed if gap.until > feed.heard_until]
-            if not is_new and began_at > feed.heard_until:
+            if began_at > feed.heard_until:
                 self._miss(feed.heard_until, began_at, RESTART)
 
     def _let_go(self) -> None:
@@ -352,15 +354,18 @@ def _write_records(plant: str, records: Iterable[TaskRecord]) -> None:
 
 
 def record_finished(plant: str, records: Sequence[TaskRecord]) -> None:
-    """Store finished tasks of a plant without a recorder; one that is stored already is left as it is."""
+    """Store finished tasks of a plant without a recorder. A task whose end is stored already is left as it is."""
+    if not records:
+        return
+    latest = max(record.at for record in records)
     with transaction.atomic():
-        known = set(
-            RecentTask.objects.filter(plant=plant, task_id__in=[record.id for record in records]).values_list(
-                "task_id", flat=True
-            )
-        )
-        new = [record for record in records if record.id not in known]
-        now = max((record.at for record in new), default=0.0)
-        TaskFeed.objects.get_or_create(plant=plant, defaults={"began_at": now, "heard_until": now})
+        feed, _ = TaskFeed.objects.get_or_create(plant=plant, defaults={"began_at": latest, "heard_until": latest})
+        TaskFeed.objects.filter(pk=feed.pk).update(heard_until=latest)
+        stored = dict[str, float | None]()
+        for start in range(0, len(records), AT_ONCE):
+            ids = [record.id for record in records[start : start + AT_ONCE]]
+            rows = RecentTask.objects.filter(plant=plant, task_id__in=ids).values_list("task_id", "record")
+            stored |= {task_id: decode_record(row, plant).ended for task_id, row in rows}
+        new = [record for record in records if record.id not in stored or stored[record.id] != record.ended]
         _write_records(plant, new)
         count_failures(plant, [TaskFailure(record, record.at) for record in new if is_failure(record)])

@@ -3,7 +3,7 @@
 A term is a word of a task's texts in lower case, or a key and a value, such as `state=failed`. A filter is a Bloom
 filter of lines of 64 bytes: all bits of one term are in one line, so that a test reads one line only, which a database
 and a file can both return without the rest. A filter never misses a term that its block has. It reports a term that its
-block does not have in about 1 of 200 cases.
+block does not have in about 1 of 500 cases.
 """
 
 import hashlib
@@ -16,8 +16,8 @@ import numpy as np
 from workers.task_history.record import TaskRecord
 
 LINE_BYTES = 64
-BITS_PER_TERM = 12
-BITS = 6  # of a term in its line
+BITS_PER_TERM = 16
+BITS = 7  # of a term in its line
 SHORT_ID = 8
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 WORD = re.compile(rf"{_UUID}|[^\W_]+")
