@@ -18,10 +18,10 @@ START_SECONDS = 30.0
 
 
 @contextmanager
-def run_postgres(is_wanted: bool = True) -> Iterator[str | None]:
-    """Run a server and give its URL; None if it is not wanted, or not installed."""
+def run_postgres() -> Iterator[str | None]:
+    """Run a server and give its URL; None if it is not installed."""
     initdb, postgres = _find_program("initdb"), _find_program("postgres")
-    if not is_wanted or not initdb or not postgres:
+    if not initdb or not postgres:
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="weir-postgres-") as folder:

@@ -14,14 +14,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from common.errors import BadInput
-from workers.task_history.record import FINISHED, STATES, TaskRecord
-from workers.task_history.terms import NAME_STATE, SHORT_ID, TEXTS, build_key_term, split_words
+from workers.task_history.record import FINISHED, OPEN, STATES, TaskRecord
+from workers.task_history.terms import NAME_STATE, SHORT_ID, TEXTS, build_key_term, list_text_terms, split_words
 
 UUID_LENGTH = 36
 MAX_LENGTH, MAX_TEXTS = 1_000, 20
 EXACT = ("id", "name", "state", "worker", "queue", "parent", "root", "failure")
 FIELDS = (*EXACT, "since", "until", "text")
-OPEN = "open"  # as a state: tasks that have not finished
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _PART = re.compile(r'(?:(?P<key>[a-z_]+):)?(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]+))')
 _AGO = re.compile(r"(\d{1,6})([smhd])")
@@ -52,24 +51,24 @@ class TaskQuery:
     @property
     def terms(self) -> frozenset[str]:
         """Return the terms that each task has that matches."""
-        terms = {word for part in self.words for word in split_words(part)}
+        terms = {term for part in self.words for term in list_text_terms(part)}
         for text in self.texts:
             terms |= _list_inner_words(text)
         for value in (self.parent, self.root):
-            terms |= set(split_words(value))
+            terms |= list_text_terms(value)
         if self.id:
             terms |= {self.id[:SHORT_ID].lower()}
             terms |= {self.id.lower()} if len(self.id) >= UUID_LENGTH else set()
         if self.name.endswith("*"):
             terms |= set(split_words(self.name)[:-1])
-        elif self.name and self.state not in ("", OPEN):
+        elif self.name and self.state:
             terms.add(build_key_term(NAME_STATE, self.name, self.state))
         elif self.name:
             terms.add(build_key_term("name", self.name))
         for key in ("worker", "queue", "failure"):
             if value := getattr(self, key):
                 terms.add(build_key_term(key, value))
-        if self.state not in ("", OPEN):
+        if self.state:
             terms.add(build_key_term("state", self.state))
         return frozenset(terms)
 
@@ -106,8 +105,8 @@ class TaskQuery:
             return False
         if not self.words:
             return True
-        words = set(split_words(text))
-        return all(is_whole(part, text) and words.issuperset(split_words(part)) for part in self.words)
+        terms = list_text_terms(text)
+        return all(is_whole(part, text) and terms >= list_text_terms(part) for part in self.words)
 
 
 def parse_query(text: str, now: float, fields: Mapping[str, str] | None = None) -> TaskQuery:

@@ -15,6 +15,7 @@ SENT, RECEIVED, STARTED = "sent", "received", "started"
 SUCCEEDED, FAILED, RETRIED, REVOKED, REJECTED = "succeeded", "failed", "retried", "revoked", "rejected"
 STATES = (SENT, RECEIVED, STARTED, SUCCEEDED, FAILED, RETRIED, REVOKED, REJECTED)
 FINISHED = frozenset({SUCCEEDED, FAILED, REVOKED, REJECTED})
+OPEN = "open"  # in searches: any state of a task that has not finished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from workers.task_history.failures import TaskFailure, count_failures, is_failur
 from workers.task_history.models import RecentTask, TaskFeed, TaskGap
 from workers.task_history.record import RECEIVED, SENT, TaskRecord, TaskUpdate, apply_update
 
-FLUSH_SECONDS = 1.0
+FLUSH_SECONDS, IDLE_SECONDS = 1.0, 5.0
 LEASE_SECONDS = 5.0
 STANDBY_SECONDS = 30.0
 PARTLY_SECONDS = 3_600.0
@@ -95,6 +95,7 @@ class TaskRecorder:
         self._failures: list[TaskFailure] = []
         self._superseded: list[tuple[int, int]] = []
         self._merged_until: float | None = None
+        self._stored_until: float | None = None
         self._partly_at = 0.0
         self._is_failing = False
         self._ended = threading.Event()
@@ -234,7 +235,7 @@ class TaskRecorder:
         """Forget everything: the holder of the lease stores it."""
         self._holds = False
         self._records, self._changed, self._failures, self._superseded = {}, {}, [], []
-        self._merged_until = None
+        self._merged_until = self._stored_until = None
         self._trim()
 
     def _trim(self) -> None:
@@ -299,7 +300,7 @@ class TaskRecorder:
         with self._lock:
             missed = list(self._missed)
         until = self._merged_until
-        if until is None:
+        if until is None or not self._is_due(until, bool(missed)):
             return
         with transaction.atomic():
             self._advance_feed(until)
@@ -318,8 +319,14 @@ class TaskRecorder:
         while len(self._records) > MAX_OPEN:
             del self._records[next(iter(self._records))]
         self._changed, self._failures, self._superseded = {}, [], []
+        self._stored_until = until
         with self._lock:
             del self._missed[: len(missed)]
+
+    def _is_due(self, until: float, has_gaps: bool) -> bool:
+        """Return whether there is something to store. Without tasks, only the time is stored, and less often."""
+        has_changes = bool(self._changed or self._failures or self._superseded or has_gaps)
+        return has_changes or self._stored_until is None or until - self._stored_until >= IDLE_SECONDS
 
     def _advance_feed(self, until: float) -> None:
         """Write how far the plant was heard. This is first: it locks the feed for the transaction."""

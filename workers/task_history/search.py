@@ -18,9 +18,9 @@ from workers.task_history import columns
 from workers.task_history.blocks import MAX_TIME, BlockHead, decode_record, iterate_candidates, read_table
 from workers.task_history.gaps import list_gaps
 from workers.task_history.models import RecentTask, TaskGap
-from workers.task_history.query import OPEN, UUID_LENGTH, TaskQuery
-from workers.task_history.record import FINISHED, TaskRecord
-from workers.task_history.terms import TEXTS, split_words
+from workers.task_history.query import UUID_LENGTH, TaskQuery
+from workers.task_history.record import FINISHED, OPEN, TaskRecord
+from workers.task_history.terms import TEXTS
 
 LIMIT, MAX_LIMIT = 50, 1_000
 BUDGET_SECONDS = 1.0
@@ -92,7 +92,7 @@ def find(
             records = records[:limit]
             next_key, back_to = _get_key(records[-1]), records[-1].at
             break
-        if monotonic() > until and part.at < scan.newest:
+        if not part.is_last and part.at < scan.newest and monotonic() > until:
             next_key, back_to = (part.at, "", ""), part.at
             break
     since = back_to if back_to is not None else query.since
@@ -105,7 +105,7 @@ def get(plant: str, task_id: str) -> TaskRecord | None:
     """Return a task; None if it is unknown."""
     row = RecentTask.objects.filter(plant=plant, task_id=task_id).values_list("record", flat=True).first()
     if row is not None:
-        return decode_record(row, plant)
+        return columns.round_times(decode_record(row, plant))
     for record in iterate([plant], TaskQuery(id=task_id), most=MAX_SELECTED):
         if record.id == task_id:
             return record
@@ -131,7 +131,7 @@ def count(
         tasks += len(part.records)
         if tasks > most:
             return TaskCount(most, False)
-        if monotonic() > until:
+        if not part.is_last and monotonic() > until:
             return TaskCount(tasks, False)
     return TaskCount(tasks, True)
 
@@ -147,14 +147,6 @@ def list_family(record: TaskRecord, most: int = MAX_FAMILY) -> Family:
         [sibling for sibling in siblings if sibling.id != record.id][:most],
         list(children),
     )
-
-
-def find_gap_of(record: TaskRecord, gaps: Sequence[TaskGap]) -> TaskGap | None:
-    """Return the gap in which the end of an unfinished task may have been missed."""
-    if record.is_finished:
-        return None
-    matching = (gap for gap in gaps if gap.until > record.at and gap.worker in ("", record.worker))
-    return min(matching, key=lambda gap: gap.since, default=None)
 
 
 def format_cursor(key: Key) -> str:
@@ -176,6 +168,7 @@ class _Part:
 
     records: list[TaskRecord]
     at: float
+    is_last: bool = False
 
 
 def _get_key(record: TaskRecord) -> Key:
@@ -210,7 +203,7 @@ class _Scan:
         while recent:
             yield self._take(waiting, recent[-1][1])
             waiting += self._match_recent(recent)
-        yield _Part(sorted(waiting, key=_order), self._since)
+        yield _Part(sorted(waiting, key=_order), self._since, is_last=True)
 
     def _take(self, waiting: list[TaskRecord], at: float) -> _Part:
         """Remove and return what is newer than an instant."""
@@ -277,8 +270,7 @@ class _Scan:
         for key in keys:
             mask = compute.and_(mask, _select_value(table.column(key), key, _get(query, key)))
         for part in (*query.words, *query.texts):
-            needle = part if part in query.texts else max(split_words(part), key=len)
-            mask = compute.and_(mask, _select_text([table.column(name) for name in TEXTS], needle))
+            mask = compute.and_(mask, _select_text([table.column(name) for name in TEXTS], part))
         hidden = head.superseded_rows
         return [row for row in compute.indices_nonzero(mask).to_pylist() if row not in hidden]
 

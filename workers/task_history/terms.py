@@ -1,7 +1,8 @@
 """Terms of tasks, and the filters that say which blocks may have a term.
 
-A term is a word of a task's texts in lower case, or a key and a value, such as `state=failed`. A filter is a Bloom
-filter of lines of 64 bytes: all bits of one term are in one line, so that a test reads one line only, which a database
+A term is a word of a task's texts in lower case, a pair of words with a sign between them, such as `shop.pay`, or a key
+and a value, such as `state=failed`. Pairs make paths and addresses as rare as they are. A filter is a Bloom filter of
+lines of 64 bytes: all bits of one term are in one line, so that a test reads one line only, which a database
 and a file can both return without the rest. A filter never misses a term that its block has. It reports a term that its
 block does not have in about 1 of 500 cases.
 """
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from workers.task_history.record import TaskRecord
+from workers.task_history.record import OPEN, TaskRecord
 
 LINE_BYTES = 64
 BITS_PER_TERM = 16
@@ -21,8 +22,9 @@ BITS = 7  # of a term in its line
 SHORT_ID = 8
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 WORD = re.compile(rf"{_UUID}|[^\W_]+")
+JOINTS = frozenset("-_.@/:#+=~")
 TEXTS = ("id", "name", "args", "kwargs", "error", "worker", "queue", "parent", "root")
-KEYS = ("state", "name", "worker", "queue", "failure")
+KEYS = ("name", "worker", "queue", "failure")
 # A failure of one kind of task among many that succeed: both terms alone are in every block.
 NAME_STATE = "name+state"
 
@@ -43,19 +45,33 @@ def split_words(text: str) -> list[str]:
     return WORD.findall(text.lower())
 
 
+def list_text_terms(text: str) -> set[str]:
+    """Return the words of a text in lower case, and its pairs of words."""
+    lowered, terms = text.lower(), set[str]()
+    last, end = "", -2
+    for match in WORD.finditer(lowered):
+        word, start = match[0], match.start()
+        terms.add(word)
+        if start == end + 1 and (joint := lowered[end]) in JOINTS:
+            terms.add(f"{last}{joint}{word}")
+        last, end = word, match.end()
+    return terms
+
+
 def build_key_term(key: str, *values: str) -> str:
     return f"{key}={chr(10).join(values)}"
 
 
 def list_terms(record: TaskRecord) -> set[str]:
     """Return the terms of a task."""
-    terms = set(WORD.findall("\n".join([getattr(record, name) for name in TEXTS]).lower()))
+    terms = list_text_terms("\n".join([getattr(record, name) for name in TEXTS]))
     terms.add(record.id[:SHORT_ID].lower())
     terms.add(record.id.lower())
     for key in KEYS:
         if value := getattr(record, key):
-            terms.add(f"{key}={value}")
-    terms.add(build_key_term(NAME_STATE, record.name, record.state))
+            terms.add(build_key_term(key, value))
+    for state in (record.state,) if record.is_finished else (record.state, OPEN):
+        terms |= {build_key_term("state", state), build_key_term(NAME_STATE, record.name, state)}
     return terms
 
 
