@@ -107,7 +107,7 @@ def create_consumer(reporter: WorkReporter, clock: Callable[[], float]) -> Consu
         alive=lambda: reporter.report_alive(clock()),
         paused=lambda: _is_paused(reporter.control, reporter.queue),
         completed=reporter.record_completions,
-        died=lambda letters: record_dead_letters(LOCAL, reporter.queue, letters, clock()),
+        dead_lettered=lambda letters: record_dead_letters(LOCAL, reporter.queue, letters, clock()),
     )
 
 

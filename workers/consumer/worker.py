@@ -98,7 +98,7 @@ class Tally:
 class Consumer:
     """One worker at one segment. Call `run` once.
 
-    died: takes the events that became dead letters, as (rows, error).
+    dead_lettered: takes the events that became dead letters, as (rows, error).
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Consumer:
         alive: Callable[[], None] = lambda: None,
         paused: Callable[[], bool] = lambda: False,
         completed: Callable[[Sequence[Completion]], None] = lambda done: None,
-        died: Callable[[Sequence[tuple[pa.RecordBatch, str]]], None] = lambda letters: None,
+        dead_lettered: Callable[[Sequence[tuple[pa.RecordBatch, str]]], None] = lambda letters: None,
         backoff: Backoff = Backoff(),  # noqa: B008 (frozen)
         monotonic: Callable[[], float] = time.monotonic,
         idle_seconds: float = IDLE_SECONDS,
@@ -123,7 +123,7 @@ class Consumer:
         self._attempt = HandlerCall(handler, spec.handler_timeout_seconds, until, monotonic)
         self._begins_until_seconds = min(until, self._began_seconds + BEGINS_WITHIN_SECONDS)
         self._keep_alive = KeepAlive(segment, worker_id, alive)
-        self._tally, self._completed, self._died, self._paused = Tally(), completed, died, paused
+        self._tally, self._completed, self._dead_lettered, self._paused = Tally(), completed, dead_lettered, paused
 
     def run(self) -> None:
         """Work until the quota is used, nothing is left, the queue is paused, or the turn is over.
@@ -230,7 +230,7 @@ class Consumer:
         self._tally.dead += dead
         self._tally.events += removed.events - dead
         self._tally.blocks += 1
-        self._died(poison)
+        self._dead_lettered(poison)
 
     def _decode_blocks(self, claimed: Sequence[ClaimedBlock]) -> list[tuple[ClaimedBlock, Delivery]]:
         pairs = []

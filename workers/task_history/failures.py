@@ -87,13 +87,14 @@ def count_per_hour(group: FailureGroup, now: float, hours: int = 24) -> list[int
 
 
 def list_new_groups(since: float) -> list[FailureGroup]:
-    """Return the groups of all plants that were first seen since then, newest first.
+    """Return the groups of attached plants that were first seen since then, newest first.
 
     Groups of the first hour of a plant's history are left out: all its failures are new then.
     """
-    began = dict(TaskFeed.objects.values_list("plant", "began_at"))
-    groups = FailureGroup.objects.filter(first_seen__gte=since).order_by("-first_seen", "-pk")[:LIMIT]
-    return [group for group in groups if group.first_seen >= began.get(group.plant, 0.0) + LEARNING_SECONDS]
+    # Only a recorder has a fencing number. Weir's own failures have alerts of their own.
+    began = dict(TaskFeed.objects.filter(fence__gt=0).values_list("plant", "began_at"))
+    groups = FailureGroup.objects.filter(first_seen__gte=since, plant__in=began).order_by("-first_seen", "-pk")[:LIMIT]
+    return [group for group in groups if group.first_seen >= began[group.plant] + LEARNING_SECONDS]
 
 
 def is_failure(record: TaskRecord) -> bool:

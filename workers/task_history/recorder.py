@@ -22,7 +22,7 @@ import msgspec
 import redis
 from django.db import DatabaseError, close_old_connections, connection, transaction
 
-from workers.task_history.blocks import AT_ONCE, decode_record, find_rows, seal_settled, supersede
+from workers.task_history.blocks import AT_ONCE, STALE_SECONDS, decode_record, find_rows, seal_settled, supersede
 from workers.task_history.failures import TaskFailure, count_failures, is_failure
 from workers.task_history.models import RecentTask, TaskFeed, TaskGap
 from workers.task_history.record import RECEIVED, SENT, TaskRecord, TaskUpdate, apply_update
@@ -36,7 +36,7 @@ STALL_SECONDS = 4.0
 BEAT_SECONDS = 10.0
 MAX_WAITING, MAX_CHANGED, MAX_OPEN = 100_000, 50_000, 20_000
 # Tasks of one second that are searched in blocks; the others begin a record of their own.
-MAX_SEARCHED = 20
+MAX_SEARCHED = 10
 MAX_WORKERS = 1_000
 RESTART, RECONNECT = "Weir was not listening", "the connection to the broker was interrupted"
 STALL, OVERFLOW = "Weir was suspended or overloaded", "the database was not available, and the buffer was full"
@@ -200,6 +200,10 @@ class TaskRecorder:
         self._is_failing = True
 
     def _hold_lease(self) -> bool:
+        """Return whether this recorder stores the tasks: it is connected, and has the lease."""
+        with self._lock:
+            if self._connected_at is None:
+                return False
         try:
             held = self._lease.renew() if self._holds else self._lease.acquire() is not None
         except redis.RedisError:
@@ -215,9 +219,7 @@ class TaskRecorder:
     def _continue_feed(self) -> None:
         """Continue where the last recorder stopped: note the gap, and leave out what it has stored."""
         with self._lock:
-            began_at = self._connected_at
-        if began_at is None:
-            began_at = self._clock()
+            began_at = self._connected_at or self._clock()
         feed, is_new = TaskFeed.objects.get_or_create(
             plant=self._plant, defaults={"began_at": began_at, "heard_until": began_at}
         )
@@ -256,7 +258,7 @@ class TaskRecorder:
             is_all, until = not self._waiting, self._alive_at
         try:
             self._load(changes)
-        except DatabaseError:
+        except Exception:  # whatever failed may work later, and no change is lost
             with self._lock:
                 self._waiting.extendleft(reversed(changes))
             raise
@@ -280,8 +282,14 @@ class TaskRecorder:
     def _load(self, changes: Iterable[TaskUpdate]) -> None:
         """Read the stored records of tasks that are not in memory: recent ones, and some that continue in a block."""
         unknown: dict[str, TaskUpdate] = {}
+        late: list[str] = []
         for change in changes:
-            if change.id not in self._changed and change.id not in self._records:
+            record = self._changed.get(change.id) or self._records.get(change.id)
+            if record is not None and record.at <= change.at - STALE_SECONDS and change.id not in self._changed:
+                del self._records[change.id]  # it may be in a block by now
+                late.append(change.id)
+                record = None
+            if record is None:
                 unknown.setdefault(change.id, change)
         ids = list(unknown)
         for start in range(0, len(ids), AT_ONCE):
@@ -289,8 +297,10 @@ class TaskRecorder:
             for task_id, stored in rows.values_list("task_id", "record"):
                 self._records[task_id] = decode_record(stored, "")
                 del unknown[task_id]
-        late = [change.id for change in unknown.values() if _continues(change)]
-        for task_id, (head, row, record) in find_rows(self._plant, late[:MAX_SEARCHED]).items():
+        late += [change.id for change in unknown.values() if _continues(change) and change.id not in late]
+        for task_id, (head, row, record) in find_rows(
+            self._plant, [key for key in late if key in unknown][:MAX_SEARCHED]
+        ).items():
             record.plant = ""
             self._records[task_id] = record
             self._superseded.append((head.pk, row))

@@ -1,5 +1,7 @@
 """Recording: updates become records, blocks, groups of failures, and gaps."""
 
+from dataclasses import replace
+
 import pytest
 from django.db import DatabaseError
 
@@ -203,6 +205,46 @@ def test_a_recorder_after_a_killed_one_notes_the_gap():
     successor.flush()
     assert list_gaps() == [(NOON + 3, NOON + 20, RESTART, "")]
     assert RecentTask.objects.count() == 3
+
+
+def test_a_recorder_stores_nothing_before_it_is_connected():
+    record(3).touch(NOON + 1)
+    clock = Clock(NOON + 10)
+    successor = recorder.TaskRecorder("shop", HeldLease(2), clock)
+    successor.flush()
+    successor.connect(NOON + 30)
+    successor.flush()
+    [(_, until, reason, _)] = list_gaps()
+    assert (until, reason) == (NOON + 30, RESTART)
+
+
+def test_a_task_that_was_silent_for_days_is_found_once_when_it_continues():
+    made = begin_recorder()
+    received, started, ended = make_life(7)
+    made.hear(received)
+    made.flush()
+    assert seal_settled("shop", LATER, partly=True) == 1
+    made.touch(LATER)
+    for update in (started, ended):
+        made.hear(replace(update, at=LATER))
+    made.flush()
+    [task] = search.find(["shop"], parse_query("", LATER)).records
+    assert (task.state, task.args) == (SUCCEEDED, "(7,)")
+
+
+def test_an_error_of_the_archive_loses_no_change(monkeypatch):
+    made = begin_recorder()
+
+    def fail(*_):
+        raise OSError("the disk is away")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(recorder, "find_rows", fail)
+        hear(made, 3)
+        made.flush()
+    assert RecentTask.objects.count() == 0
+    made.flush()
+    assert len(texts_of("state:succeeded")) == 3
 
 
 def test_a_second_recorder_continues_without_a_gap_and_counts_nothing_twice():
