@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('workers', '0043_present_failure'),
+        ('workers', '0045_search_of_verdicts'),
     ]
 
     operations = [
