@@ -21,9 +21,9 @@ def run(seconds: float, count: int = TASKS) -> dict[str, Any]:
     """Databases of their own, made and gone again; `seconds` is what the contract gives, not needed."""
     figures: dict[str, float] = {}
     with _open_sqlite() as sqlite, _open_postgres() as postgres:
-        _call(sqlite, f"fill({count})")
+        call_rows(sqlite, f"fill({count})")
         if postgres is not None:
-            _call(postgres, f"copy_blocks({sqlite['WEIR_DATA'] + '/weir.sqlite3'!r})")
+            call_rows(postgres, f"copy_blocks({sqlite['WEIR_DATA'] + '/weir.sqlite3'!r})")
             figures |= _measure("postgresql", postgres)
         figures |= _measure("sqlite", sqlite)
     limits = {name: limit for name in figures if (limit := _find_limit(name)) is not None}
@@ -64,15 +64,16 @@ def _measure(vendor: str, environment: dict[str, str]) -> dict[str, float]:
     """Return the figures with all tasks in the database, and with all in the archive."""
     figures: dict[str, float] = {}
     for place in ("database", "archive"):
-        measured = orjson.loads(_call(environment, "measure()"))
+        measured = orjson.loads(call_rows(environment, "measure()"))
         for kind, times in measured["seconds"].items():
             figures |= {f"{vendor}_{share}_{kind}_in_{place}": seconds for share, seconds in times.items()}
         figures[f"{vendor}_bytes_in_{place}"] = measured["bytes_per_task"][place]
         if place == "database":
-            _call(environment, "archive_all()")
-    recorded = orjson.loads(_call(environment, "record_tasks()"))
+            call_rows(environment, "archive_all()")
+    recorded = orjson.loads(call_rows(environment, "record_tasks()"))
     return {**figures, **{f"{vendor}_{name}": figure for name, figure in recorded.items()}}
 
 
-def _call(environment: dict[str, str], call: str) -> str:
+def call_rows(environment: dict[str, str], call: str) -> str:
+    """Return what functions of `task_history_rows` print, in a process with that environment."""
     return manage(environment, "shell", "-v", "0", "-c", f"from {MODULE} import *; {call}")
