@@ -32,14 +32,16 @@ def parse_exception_type(error: str) -> str:
 
 def normalize_message(error: str) -> str:
     """Return the error without what differs between failures of one cause: quoted texts, identifiers, and numbers."""
-    kind, bracket, message = error.partition("(")
-    inner = message.removesuffix(")")
-    if len(inner) > 1 and inner[0] in "'\"" and inner[-1] == inner[0]:
-        inner = inner[1:-1]
+    match = _TYPE.match(error)
+    kind = match[0] if match else ""
+    message = error[len(kind) :]
+    if is_call := message.startswith("(") and message.endswith(")"):
+        message = message[1:-1]
+        if len(message) > 1 and message[0] in "'\"" and message[-1] == message[0]:
+            message = message[1:-1]
     for pattern in (_QUOTED, _IDENTIFIER, _NUMBER):
-        inner = pattern.sub("…", inner)
-    text = f"{kind}({inner})" if bracket else _IDENTIFIER.sub("…", error)
-    return text[:MAX_MESSAGE]
+        message = pattern.sub("…", message)
+    return (f"{kind}({message})" if is_call else f"{kind}{message}")[:MAX_MESSAGE]
 
 
 def _shorten_path(file: str) -> str:

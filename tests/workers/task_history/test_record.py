@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workers.task_history.fingerprint import normalize_message
 from workers.task_history.record import (
     FAILED,
     RECEIVED,
@@ -87,6 +88,21 @@ def test_failures_of_one_cause_have_one_fingerprint_and_others_have_others():
     assert fail() == fail(error="KeyError('b2')", line=99)
     others = [fail(), fail(name="shop.ship"), fail(error="ValueError('a1')"), fail(function="charge")]
     assert all(one != other for one, other in itertools.combinations(others, 2))
+
+
+@pytest.mark.parametrize(
+    ("error", "normalized"),
+    [
+        ("KeyError('a1')", "KeyError(…)"),
+        ("shop.errors.Refused(\"order 4711 of 'anna'\")", "shop.errors.Refused(order … of …)"),
+        ("ValueError: block 0 is bad", "ValueError: block … is bad"),
+        ("ValueError: 'x' (at 7) is bad", "ValueError: … (at …) is bad"),
+        ("Busy()", "Busy()"),
+        ("", ""),
+    ],
+)
+def test_a_message_is_compared_without_what_differs(error, normalized):
+    assert normalize_message(error) == normalized
 
 
 @pytest.mark.parametrize(
