@@ -37,11 +37,13 @@ from workers.observability.spans import note
 from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.placement import execution, plans, recovery
 from workers.plants.foreign import adapters, interventions, repeated_orders
+from workers.plants.registry import LOCAL
 from workers.plants.steered import NotObserved, open_published_plant
 from workers.pool import hosts
 from workers.pool.departures import CompletionReporter
 from workers.pool.selection import build_celery_queue
 from workers.steering import enforcing, overrides
+from workers.task_history.own_tasks import record_dead_letters
 
 hosts.install()
 logger = logging.getLogger(__name__)
@@ -105,6 +107,7 @@ def create_consumer(reporter: WorkReporter, clock: Callable[[], float]) -> Consu
         alive=lambda: reporter.report_alive(clock()),
         paused=lambda: _is_paused(reporter.control, reporter.queue),
         completed=reporter.record_completions,
+        dead_lettered=lambda letters: record_dead_letters(LOCAL, reporter.queue, letters, clock()),
     )
 
 

@@ -22,7 +22,9 @@ from workers.batch import catalog
 from workers.batch.job import ChunkSpec, Job, JobContext, Values
 from workers.coordination.leases import lock_until_commit
 from workers.models import Chunk, Run, Task
+from workers.plants.registry import LOCAL
 from workers.steering import plant_settings
+from workers.task_history.own_tasks import record_run
 
 OPEN_RUNS, BATCH_SECONDS = "quota.open_runs", "quota.batch_seconds"
 WINDOW = timedelta(hours=1)
@@ -187,12 +189,16 @@ def resume(run: Run, now: datetime) -> Run:
 
 
 def end(run: Run, state: str, now: datetime, error: str = "") -> bool:
-    """Close an open run; return False when it has ended already."""
-    return bool(
-        Run.objects.filter(pk=run.pk, state__in=OPEN).update(
+    """Close an open run, and store it in the task history; return False when it has ended already."""
+    with transaction.atomic():
+        has_ended = Run.objects.filter(pk=run.pk, state__in=OPEN).update(
             state=state, ended_at=now, error=checks.make_storable(error), workers_wanted=0
         )
-    )
+        if has_ended:
+            ended = run_of(run.pk)
+            times = ended.created_at, ended.started_at, now
+            record_run(LOCAL, ended.pk, ended.task.name, state, ended.parameters, ended.error, *times)
+    return bool(has_ended)
 
 
 def forget_live(control: redis.Redis, number: int) -> None:

@@ -96,7 +96,10 @@ class Tally:
 
 
 class Consumer:
-    """One worker at one segment. Call `run` once."""
+    """One worker at one segment. Call `run` once.
+
+    dead_lettered: takes the events that became dead letters, as (rows, error).
+    """
 
     def __init__(
         self,
@@ -108,6 +111,7 @@ class Consumer:
         alive: Callable[[], None] = lambda: None,
         paused: Callable[[], bool] = lambda: False,
         completed: Callable[[Sequence[Completion]], None] = lambda done: None,
+        dead_lettered: Callable[[Sequence[tuple[pa.RecordBatch, str]]], None] = lambda letters: None,
         backoff: Backoff = Backoff(),  # noqa: B008 (frozen)
         monotonic: Callable[[], float] = time.monotonic,
         idle_seconds: float = IDLE_SECONDS,
@@ -119,7 +123,7 @@ class Consumer:
         self._attempt = HandlerCall(handler, spec.handler_timeout_seconds, until, monotonic)
         self._begins_until_seconds = min(until, self._began_seconds + BEGINS_WITHIN_SECONDS)
         self._keep_alive = KeepAlive(segment, worker_id, alive)
-        self._tally, self._completed, self._paused = Tally(), completed, paused
+        self._tally, self._completed, self._dead_lettered, self._paused = Tally(), completed, dead_lettered, paused
 
     def run(self) -> None:
         """Work until the quota is used, nothing is left, the queue is paused, or the turn is over.
@@ -226,6 +230,7 @@ class Consumer:
         self._tally.dead += dead
         self._tally.events += removed.events - dead
         self._tally.blocks += 1
+        self._dead_lettered(poison)
 
     def _decode_blocks(self, claimed: Sequence[ClaimedBlock]) -> list[tuple[ClaimedBlock, Delivery]]:
         pairs = []

@@ -36,6 +36,7 @@ BENCHES = {
     "tick": "laws",
     "laws": "laws",
     "celery": "",
+    "task_history": "celery",
     "fanout": "console",
     "page": "console",
     "timeline": "console",
@@ -53,8 +54,8 @@ BENCHES = {
     "peers": "peers",
 }
 
-OF_RULES = ("count", "seed")  # options of one bench
-MAX_EXPRESSIONS = 10_000_000
+OPTIONS = {"rules": ("count", "seed"), "task_history": ("count",)}  # of some benches
+MAX_COUNT = 10_000_000
 MAX_SECONDS = 43_200  # takes a night
 ADDITIONS = 10_000_000
 # Installed packages have none: they are measured in a checkout.
@@ -119,7 +120,8 @@ class Command(JsonCommand):
         parser.add_argument("names", metavar="NAME", nargs="*")
         parser.add_argument("--all", action="store_true", help="all available benchmarks")
         parser.add_argument("--seconds", type=parse_option_number, default=3.0, help="duration of each measurement, s")
-        parser.add_argument("--count", type=parse_option_whole_number, help="expressions that `rules` compares")
+        counted = "expressions that `rules` compares, or tasks that `task_history` stores"
+        parser.add_argument("--count", type=parse_option_whole_number, help=counted)
         parser.add_argument("--seed", type=parse_option_whole_number, help="seed of the expressions that `rules` makes")
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
         parser.add_argument("--strict", action="store_true", help="exit with 1 if a figure exceeds its limit")
@@ -147,11 +149,13 @@ class Command(JsonCommand):
                 raise BadInput("NAME", f"must be one of {', '.join(BENCHES)}, not {name}")
         if not names:
             raise BadInput("NAME", f"is required ({', '.join(BENCHES)}), or use --all")
-        chosen = {name: options[name] for name in OF_RULES if options[name] is not None}
-        if not 0 < chosen.get("count", 1) <= MAX_EXPRESSIONS:
-            raise BadInput("--count", f"must be from 1 to {MAX_EXPRESSIONS:,}")
-        if chosen and names != ["rules"]:
-            raise BadInput(f"--{next(iter(chosen))}", "is an option of `bench rules` only; omit it")
+        chosen = {name: options[name] for name in ("count", "seed") if options[name] is not None}
+        if not 0 < chosen.get("count", 1) <= MAX_COUNT:
+            raise BadInput("--count", f"must be from 1 to {MAX_COUNT:,}")
+        for option in chosen:
+            having = [name for name, its in OPTIONS.items() if option in its]
+            if len(names) != 1 or names[0] not in having:
+                raise BadInput(f"--{option}", f"is an option of `bench {' or '.join(having)}` only; omit it")
         self.results = [run_bench(name, seconds, **chosen) for name in names]
         return self.results[0] if len(names) == 1 and not options["all"] else {"benches": self.results}
 

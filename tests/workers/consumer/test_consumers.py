@@ -164,6 +164,14 @@ def test_after_its_tries_only_the_poison_events_are_dead_letters(segment):
     assert counters["dead_events"] == 3
 
 
+def test_dead_letters_are_reported_once_they_are_stored(segment):
+    fill(segment, 3)
+    letters = []
+    for _ in range(SPEC.tries):
+        work(segment, Recorder(lambda value: value in (9, 13)), dead_lettered=letters.extend)
+    assert sorted(value for rows, _ in letters for value in rows["value"].to_pylist()) == [9, 13]
+
+
 def test_dead_letters_keep_id_error_tries_and_worker_and_are_handled_under_their_id_when_requeued(segment):
     block = fill(segment, 1)[0]
     work(segment, Recorder(lambda value: value == 5))

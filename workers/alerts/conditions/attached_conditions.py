@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 from controllers.framework.reason import format_count
 from workers.alerts.conditions.condition import Reading, ShippedRule, register_condition
-from workers.alerts.conditions.evidence import Evidence
+from workers.alerts.conditions.evidence import Evidence, NewFailures
 from workers.documents.plants import SensorStatus
 from workers.plants.reached import explain_fault
 
 SEEN, UNSEEN = "seen", "unseen"
-NAMED = 3  # workers named in a sentence
+NAMED = 3  # workers or groups named in a sentence
 # A plant that an observer has just started to observe has this long to answer.
 FIRST_SECONDS = 60.0
 SENSOR_SERIES = ("plants.{plant}.sensors.{sensor}.value",)
@@ -74,6 +74,31 @@ def queue_unserved(evidence: Evidence, window_seconds: float) -> Iterator[Readin
             tasks = f"{format_count(queue.waiting, 'task')} {'waits' if queue.waiting == 1 else 'wait'}"
             said = f"No worker has consumed from {name} of {plant} for {queue.seconds:.0f} s; {tasks}."
             yield Reading({"plant": plant, "plant_queue": name}, queue.seconds if row.state == SEEN else None, said)
+
+
+@register_condition(
+    "Groups of failed tasks of an attached plant that are first seen in the window.",
+    unit="groups",
+    label="plant",
+    source="records",
+    counts=True,
+    rule=ShippedRule("failure-group-new", "New failure in {plant}", 1, 1, window_seconds=3600),
+    impact="Tasks of the plant fail for a reason that Weir has not seen before.",
+    first_step="Open the failure group, and compare its first failure with the last deploy.",
+)
+def failure_group_new(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    """Return one alert for each plant: a deploy that breaks many kinds of tasks makes many groups."""
+    by_plant: dict[str, list[NewFailures]] = {}
+    for group in evidence.new_failures:
+        if group.first_seen >= evidence.now - window_seconds:
+            by_plant.setdefault(group.plant, []).append(group)
+    for plant, groups in by_plant.items():
+        shown = "; ".join(
+            f"{group.task}: {group.error} ({format_count(group.count, 'failure')})" for group in groups[:NAMED]
+        )
+        more = f"; and {len(groups) - NAMED:,} more" if len(groups) > NAMED else ""
+        said = f"{format_count(len(groups), 'new failure group')} in {plant}: {shown}{more}."
+        yield Reading({"plant": plant}, float(len(groups)), said)
 
 
 @register_condition(

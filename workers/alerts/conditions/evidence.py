@@ -56,6 +56,17 @@ class FailureRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class NewFailures:
+    """A group of failures of an attached plant's tasks that is new: of one kind of task, with one cause."""
+
+    plant: str
+    task: str
+    error: str
+    first_seen: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class FailingReceiver:
     """A receiver that messages do not reach: maximum tries of a waiting one, and how many were given up."""
 
@@ -101,6 +112,7 @@ class Evidence:
     throttled: Sequence[str] = ()
     plans: Sequence[FailureRecord] = ()
     runs: Sequence[FailureRecord] = ()
+    new_failures: Sequence[NewFailures] = ()
     failing: Sequence[FailingReceiver] = ()
     audit: AuditFacts | None = None
     load_per_core: float | None = None

@@ -30,6 +30,7 @@ from workers.alerts.conditions.evidence import (
     FailureRecord,
     LedgerTick,
     LoopFacts,
+    NewFailures,
 )
 from workers.alerts.lifecycle.models import AlertRule, Message
 from workers.coordination.plant_clock import Freshness
@@ -39,6 +40,7 @@ from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Override, Plan, Run
 from workers.steering import overrides
 from workers.steering.scope import list_active_loops
+from workers.task_history.failures import list_new_groups
 
 # The maximum age of a snapshot that still describes the plant.
 FRESH_SECONDS = 5.0
@@ -96,6 +98,10 @@ class Gatherer:
             throttled=self._list_throttled(snapshot),
             plans=list_failed_plans(since),
             runs=list_failed_runs(since),
+            new_failures=[
+                NewFailures(group.plant, group.name, group.error, group.first_seen, group.count)
+                for group in list_new_groups(now - MAX_WINDOW_SECONDS)
+            ],
             failing=list_failing_receivers(since),
             audit=self._read_audit_facts(now, monotonic_seconds),
             load_per_core=os.getloadavg()[0] / (os.cpu_count() or 1),

@@ -1,5 +1,7 @@
 """Retention: deletes data that is older than its number of days, and the oldest data above a size limit.
 
+It also moves old days of the task history from the database into files.
+
 Each store selects its own due data; the job calls them in order, and deletes under its lease. For size, it deletes
 nothing of today or of the newest day. It never deletes data that an incident refers to (`workers.steering.kept`). Loops
 of deleted worker hosts are deleted with the last data about them. A chunk deletes one partition, day, range of ids, or
@@ -32,6 +34,7 @@ from workers.models import LedgerEntry, PipelineVersion, Run
 from workers.placement.recovery import select_due_plans
 from workers.steering.kept import is_kept
 from workers.steering.overrides import select_due_overrides
+from workers.task_history import archive as task_archive
 from workers.windows.occurrences import select_due_windows
 
 FOREVER = 0  # in days; for a size limit: whatever its age
@@ -70,9 +73,12 @@ PARAMETERS = (
     _build_days("extract_days", 90, "extracts and uploaded traces"),
     _build_days("experiment_days", 400, "experiments of the lab with their series"),
     _build_days("handled_days", FOREVER, "rows of handled events in the data folder"),
+    _build_days("task_days", 30, "the task history of attached plants"),
+    _build_days("task_database_days", 2, "the task history in the database; older days move to files"),
     _build_size("archive_megabytes", 50_000, "archived events"),
     _build_size("raw_megabytes", 5_000, "per-second metrics"),
     _build_size("snapshot_megabytes", 5_000, "snapshots"),
+    _build_size("task_megabytes", 20_000, "archived days of the task history"),
     _build_size("handled_megabytes", 10_000, "rows of handled events in the data folder", "hour"),
     Parameter(
         "ledger_entries",
@@ -103,8 +109,16 @@ ROWS: dict[str, tuple[str, tuple[Select, ...]]] = {
     "plans": ("plan_days", (select_due_plans,)),
     "runs": ("run_days", (select_due_runs,)),
     "records": ("record_days", (select_due_overrides, select_due_silences, select_due_windows, select_due_versions)),
+    "task-failures": (
+        "task_days",
+        (
+            lambda before: task_archive.select_due_gaps(before.timestamp()),
+            lambda before: task_archive.select_due_groups(before.timestamp()),
+        ),
+    ),
     "loops": ("", (select_due_loops,)),
 }
+TASK_KINDS = ("task-seal", "task-archive", "tasks")
 FENCED = {"plans": "plan", "loops": "loop"}  # whose leases have fencing numbers on the control server
 # Kind of chunk → the parameter with its days, and its files in the data folder.
 FILES: dict[str, tuple[str, Callable[[Path], Iterable[Path]]]] = {
@@ -123,6 +137,7 @@ def iterate_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """
     chunks = [*_iterate_old_chunks(values, where), *_iterate_excess_chunks(values, where)]
     yield from {chunk.identifier: chunk for chunk in chunks}.values()
+    yield from _iterate_task_moves(values, where)
     days, most = values["handled_days"], values["handled_megabytes"]
     if (days != FOREVER or most != FOREVER) and handled_rows.exists(where.data):
         # Due or not: finding out requires reading all rows, which its worker does.
@@ -130,16 +145,27 @@ def iterate_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
         yield ChunkSpec("handled", {"kind": "handled", "before": before, "megabytes": most})
 
 
+def _iterate_task_moves(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
+    """Return the days of the task history that move into files."""
+    days = values["task_database_days"]
+    if days == FOREVER:
+        return
+    before = compute_cutoff(days, where.now)
+    if task_archive.has_unsealed(before.timestamp()):
+        yield ChunkSpec("task-seal", {"kind": "task-seal"})
+    for plant, day in task_archive.list_stored_days(_find_last_day(days, where.now)):
+        yield _build_task_chunk("task-archive", plant, day)
+
+
 def _iterate_old_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return the data that is older than its age limit."""
 
     def list_due_days(days: int, known: Iterable[str]) -> list[str]:
-        # The newest day of which everything is older than this number of days.
-        last = (compute_cutoff(days, where.now).date() - timedelta(days=1)).isoformat()
+        last = _find_last_day(days, where.now)
         return [day for day in known if day <= last and not is_kept(day)] if days != FOREVER else []
 
     if days := values["archive_days"]:
-        last = (compute_cutoff(days, where.now).date() - timedelta(days=1)).isoformat()
+        last = _find_last_day(days, where.now)
         for partition in event_archive.list_partitions(where.data, until=last):
             if not is_kept(partition.day, partition.queue):
                 yield _build_archive_chunk(partition, days)
@@ -148,6 +174,12 @@ def _iterate_old_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec
             yield _build_day_chunk("metrics", day, step)
     for day in list_due_days(values["snapshot_days"], snapshot_archive.list_archived_days(where.data)):
         yield _build_day_chunk("snapshots", day)
+    if days := values["task_days"]:
+        last = _find_last_day(days, where.now)
+        stored = dict.fromkeys([*task_archive.list_stored_days(last), *task_archive.list_archived_days(last)])
+        for plant, day in stored:
+            if not is_kept(day):
+                yield _build_task_chunk("tasks", plant, day)
     if days := values["ledger_days"]:
         before = compute_cutoff(days, where.now)
         last_id = LedgerEntry.objects.filter(at__lt=before).aggregate(last=Max("pk"))["last"]
@@ -190,6 +222,12 @@ def _iterate_excess_chunks(values: Values, where: JobContext) -> Iterator[ChunkS
     snapshots = {day: snapshot_archive.get_day_folder(data, day) for day in snapshot_archive.list_archived_days(data)}
     for day in list_excess_days(snapshots, values["snapshot_megabytes"]):
         yield _build_day_chunk("snapshots", day)
+    tasks = {part: sum_folder_bytes(folder) for part, folder in task_archive.list_day_folders().items()}
+    newest = {today, max((day for _, day in tasks), default="")}
+    for plant, day in list_excess_items(
+        tasks, values["task_megabytes"], lambda part: part[1] in newest or is_kept(part[1])
+    ):
+        yield _build_task_chunk("tasks", plant, day)
     if most := values["ledger_entries"]:
         # All but the newest entries by id; ids increase with time.
         last_id = LedgerEntry.objects.order_by("-pk").values_list("pk", flat=True)[most : most + 1].first()
@@ -215,6 +253,15 @@ def list_excess_items(sizes_bytes: Mapping[T, int], most_megabytes: int, stays: 
 def compute_cutoff(days: int, now: datetime) -> datetime:
     """Return the time before which data is due."""
     return now - timedelta(days=days)
+
+
+def _find_last_day(days: int, now: datetime) -> str:
+    """Return the newest day of which everything is older than this number of days."""
+    return (compute_cutoff(days, now).date() - timedelta(days=1)).isoformat()
+
+
+def _build_task_chunk(kind: str, plant: str, day: str) -> ChunkSpec:
+    return ChunkSpec(f"{kind}/plant={plant}/day={day}", {"kind": kind, "plant": plant, "day": day})
 
 
 def _list_metric_days(step: str, data: Path) -> list[str]:
@@ -269,6 +316,9 @@ def _delete(lease: HeldChunk, kind: str) -> Iterator[int]:
         return
     if kind == "handled":
         yield from _delete_handled(lease)
+        return
+    if kind in TASK_KINDS:
+        yield from _work_on_tasks(lease, kind)
         return
     before = datetime.fromisoformat(content["before"])
     if kind == "experiments":
@@ -325,6 +375,18 @@ def _delete_day(lease: HeldChunk, day: str) -> int:
     return len(paths)
 
 
+def _work_on_tasks(lease: HeldChunk, kind: str) -> Iterator[int]:
+    """Move tasks into blocks, a day of blocks into files, or delete a day."""
+    if kind == "task-seal":
+        yield from task_archive.seal_all(lease.clock().timestamp())
+        return
+    plant, day = lease.content["plant"], lease.content["day"]
+    if kind == "task-archive":
+        yield from task_archive.archive_day(plant, day, lease.guard_transaction)
+    else:
+        yield task_archive.delete_day(plant, day, lease.guard_transaction, lambda: is_kept(day))
+
+
 def _delete_handled(lease: HeldChunk) -> Iterator[int]:
     """Delete rows of old events, and the oldest rows above the size limit.
 
@@ -351,7 +413,7 @@ def open_job(where: JobContext) -> nullcontext[Work]:
 JOBS = (
     Job(
         "retention",
-        "Deletes data that is older than its retention period, except kept time ranges.",
+        "Deletes data that is older than its retention period, except kept time ranges, and archives the task history.",
         PARAMETERS,
         open_job,
         pieces=iterate_chunks,

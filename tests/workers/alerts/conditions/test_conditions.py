@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.workers.alerts.checks import Looks, attached, banded, plant, rule, shipped, the_alert
-from workers.alerts.conditions.evidence import STALE, LedgerTick, LoopFacts
+from workers.alerts.conditions.evidence import STALE, LedgerTick, LoopFacts, NewFailures
 from workers.alerts.lifecycle.inhibition import Party, find_causes
 from workers.alerts.lifecycle.models import Alert, Receiver
 from workers.alerts.rules import rules
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def plant_rules(looks):
     Receiver.objects.create(name="consoles", channel="browser")
-    for name in ("plant-silent", "workers-missed", "queue-unserved"):
+    for name in ("plant-silent", "workers-missed", "queue-unserved", "failure-group-new"):
         rules.define(name, FIRST_RULES[name], looks.at)
 
 
@@ -68,6 +68,22 @@ def test_a_queue_from_which_nobody_takes_is_said_until_somebody_does(looks, plan
     looks.snapshot = attached()
     looks.pass_seconds(60)
     assert the_alert().state == "resolved"
+
+
+def test_new_failures_of_a_plant_are_one_alert_for_an_hour(looks, plant_rules):
+    looks.more["new_failures"] = [
+        NewFailures("shop", f"shop.pay{number}", "KeyError(a)", looks.now - age, number)
+        for number, age in enumerate((30, 40, 50, 60, 7_000), 1)
+    ]
+    looks.pass_seconds(4)
+    said = (
+        "4 new failure groups in shop: shop.pay1: KeyError(a) (1 failure); shop.pay2: KeyError(a) (2 failures); "
+        "shop.pay3: KeyError(a) (3 failures); and 1 more."
+    )
+    assert firing() == [("New failure in shop", said)]
+    looks.pass_seconds(3_600, 60.0)
+    looks.pass_seconds(60)
+    assert the_alert(rule_name="failure-group-new").state == "resolved"
 
 
 def test_what_a_silent_plant_or_a_worker_that_is_gone_brings_with_it_stands_below_it():

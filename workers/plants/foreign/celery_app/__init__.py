@@ -10,6 +10,7 @@ from common.stored_document import replace_fields
 from controllers.framework.reason import format_count, format_names
 from queues import keys
 from workers.coordination.connections import control_server
+from workers.coordination.leases import Lease
 from workers.documents.plants import FoundPlant
 from workers.host import egress
 from workers.plants.foreign import interventions as stored_interventions
@@ -24,6 +25,7 @@ from workers.plants.foreign.celery_app.events import EventListener, TaskEvents
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS, PAUSE, RETAINED_SECONDS
 from workers.plants.foreign.celery_app.plant import ASK, LISTEN, CeleryPlant
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
+from workers.plants.foreign.celery_app.task_updates import HistoryFeed
 from workers.plants.foreign.celery_app.transport import ANY_SEPARATOR, MAX_OPTION_CHARACTERS, SEPARATORS, read_layout
 from workers.plants.foreign.celery_app.transport import OPTION as TRANSPORT_OPTIONS
 from workers.plants.foreign.celery_app.workers import ASKED_RETAINED_SECONDS, MISSED_SECONDS
@@ -32,6 +34,7 @@ from workers.plants.foreign.kind import AdapterKind, PlantAddress, PlantPace, de
 from workers.plants.foreign.redaction import HIDDEN, SHOWN
 from workers.plants.foreign.stored_notes import ExpiringNotes, StoredNotes
 from workers.plants.reached import ConvergenceTimeout
+from workers.task_history.recorder import LEASE_SECONDS, TaskRecorder
 
 # A worker sends a heartbeat every two seconds, so by this time it has been heard.
 LISTEN_SECONDS = 3.0
@@ -40,9 +43,14 @@ LISTEN_SECONDS = 3.0
 def make(address: PlantAddress, is_registered: bool = True) -> CeleryPlant:
     """Build the plant. Raise `PlantUnavailable` if its name doesn't resolve or resolves to a forbidden address.
 
-    is_registered: False for an inspection: which workers it has is not stored.
+    is_registered: False for an inspection: neither its workers nor its tasks are stored.
     """
     app, control, name = create_app(address), control_server(), address.name
+    shown = address.get_option("arguments", SHOWN)
+    history = None
+    if is_registered:
+        lease = Lease(control, f"tasks:{name}", LEASE_SECONDS)
+        history = HistoryFeed(TaskRecorder(name, lease), shown)
 
     def list_paused_queues() -> set[str]:
         active = stored_interventions.list_active(control, name)
@@ -56,7 +64,7 @@ def make(address: PlantAddress, is_registered: bool = True) -> CeleryPlant:
         address,
         RemoteControl(name, app.control.broadcast, app.close),
         create_broker(address, app),
-        EventListener(app, TaskEvents(address.get_option("arguments", SHOWN))),
+        EventListener(app, TaskEvents(shown), history=history),
         orders=ExpiringNotes(lambda worker: keys.POOL_ORDER.build(name, worker), control),
         resumed=StoredNotes(keys.RESUMED_QUEUES.build(name), RETAINED_SECONDS, control),
         asked=StoredNotes(keys.ASKED_WORKERS.build(name), ASKED_RETAINED_SECONDS, control),

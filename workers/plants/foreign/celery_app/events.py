@@ -19,6 +19,7 @@ from celery import Celery
 from common.errors import describe_connection_error
 from workers.documents.plants import PoolSamples
 from workers.plants.foreign.celery_app.broker import FAILURES
+from workers.plants.foreign.celery_app.task_updates import HistoryFeed
 from workers.plants.foreign.celery_app.transport import count_of, parse_name, parse_seconds, parse_text
 from workers.plants.foreign.redaction import SHOWN, format_arguments, redact
 from workers.pool.departures import BEGAN, DONE, ENDED, MAX_PENDING, Departures, WorkerNote
@@ -355,12 +356,18 @@ def select_recent_seconds(samples: deque[TaskTime], now: float) -> list[float]:
 class EventListener:
     """A thread that applies received events to `events`, also after the broker was away; a reader takes `lock`.
 
-    error: why no events arrive. gaps: how often events may have been missed: tasks that workers had taken or were
-    running may have ended since.
+    history: stores every task. error: why no events arrive. gaps: how often events may have been missed: tasks that
+    workers had taken or were running may have ended since.
     """
 
-    def __init__(self, app: Celery, events: TaskEvents, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self.lock, self.events = threading.Lock(), events
+    def __init__(
+        self,
+        app: Celery,
+        events: TaskEvents,
+        monotonic: Callable[[], float] = time.monotonic,
+        history: HistoryFeed | None = None,
+    ) -> None:
+        self.lock, self.events, self.history = threading.Lock(), events, history
         self.error: str | None = NOT_YET
         self.gaps = 0
         self._app, self._monotonic = app, monotonic
@@ -371,6 +378,8 @@ class EventListener:
     def start(self) -> None:
         """Start the thread on the first call only."""
         if self._thread is None:
+            if self.history is not None:
+                self.history.start()
             self._thread = threading.Thread(target=self._listen, name="celery events", daemon=True)
             self._thread.start()
 
@@ -387,6 +396,8 @@ class EventListener:
         self._ended.set()
         if self._thread is not None:
             self._thread.join(2 * WAKE_SECONDS)
+            if self.history is not None:
+                self.history.close()
 
     def _listen(self) -> None:
         while not self._ended.is_set():
@@ -405,6 +416,8 @@ class EventListener:
         def apply(event: dict[str, object]) -> None:
             with self.lock:
                 self.events.apply(event, self._monotonic())
+            if self.history is not None:
+                self.history.receive(event)
 
         with self._app.connection_for_read() as connection:
             receiver = self._app.events.Receiver(connection, handlers={"*": apply})
@@ -415,6 +428,10 @@ class EventListener:
                         for worker in self.events.pools:
                             self.events.begin_anew(worker)
                     self.error, self._since = None, self._monotonic()
+                if self.history is not None:
+                    self.history.connect()
                 while not self._ended.is_set():
                     with suppress(TimeoutError):
                         reading.drain_events(timeout=WAKE_SECONDS)
+                    if self.history is not None:
+                        self.history.touch()

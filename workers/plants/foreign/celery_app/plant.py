@@ -104,6 +104,8 @@ class CeleryPlant(Adapter):
         """Return the current queues and pools. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
         self._listener.start()
         pools = self._list_answering()
+        if self._listener.history is not None:
+            self._listener.history.queues = {pool.worker: pool.queues for pool in pools}
         if self._asks:
             self._requests.ask(pools)
         self._resume_again(pools)

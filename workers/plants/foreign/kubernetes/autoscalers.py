@@ -80,7 +80,7 @@ class Autoscaler:
         behaviour = self.document["spec"].get("behavior") or {}
         return {direction: (behaviour.get(direction) or {}).get("selectPolicy") for direction in DIRECTIONS}
 
-    def build_changes(self, paused: object, policies: Mapping[str, Any], note: str | None) -> dict[str, Any]:
+    def build_updates(self, paused: object, policies: Mapping[str, Any], note: str | None) -> dict[str, Any]:
         """Return the patch that sets its pause (KEDA) or policies (HPA), and Weir's record; None removes a value."""
         if self.kind == "KEDA":
             return {"metadata": {"annotations": {PAUSED: paused, HELD: note}}}
@@ -134,7 +134,7 @@ class Autoscalers:
             note = {"by": ourselves, "until": round(now + seconds, 1)}
             note["before"] = autoscaler.held.get("before", {}) if ours else autoscaler.before
             policies = dict.fromkeys(DIRECTIONS, DISABLED)
-            self._server.patch(*autoscaler.path, autoscaler.build_changes("true", policies, json.dumps(note)))
+            self._server.patch(*autoscaler.path, autoscaler.build_updates("true", policies, json.dumps(note)))
 
     def release(self, now: float, only_past: bool = False) -> None:
         """Restore Weir's own holds now, or only expired ones, also of workloads that left the plant.
@@ -147,7 +147,7 @@ class Autoscalers:
             if autoscaler.held and (past or (not only_past and autoscaler.held.get("by") == self._holder())):
                 try:
                     before = autoscaler.held.get("before") or {}
-                    changes = autoscaler.build_changes(before.get("paused"), before, None)
+                    changes = autoscaler.build_updates(before.get("paused"), before, None)
                     self._server.patch(*autoscaler.path, changes)
                 except (InvalidPlantResponse, BadInput) as error:
                     refused.append(error)

@@ -18,7 +18,7 @@ FORKS_EACH_SECONDS = 5.0
 class FarListener:
     def __init__(self):
         self.lock, self.events, self.error, self.closed = threading.Lock(), TaskEvents(), None, False
-        self.gaps = 0
+        self.gaps, self.history = 0, None
 
     def start(self):
         pass

@@ -1,0 +1,1 @@
+"""The task history: every task of attached apps, searched by words, and failures in groups."""
