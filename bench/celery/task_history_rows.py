@@ -128,7 +128,7 @@ def _iterate_samples() -> Iterator[TaskRecord]:
     while True:
         block = TaskBlock.objects.get(pk=random.choice(keys))
         table = (
-            archived.read_row_group(block.file, block.row_group or 0, None)
+            archived.read_row_group(block.file, block.row_group or 0)
             if block.file
             else columns.read_encoded(bytes(block.data or b""))
         )
@@ -143,11 +143,12 @@ def _write_id(record: TaskRecord) -> str:
 
 def _write_argument(record: TaskRecord) -> str:
     """Return the longest value of the arguments: a customer, a file, a parcel, an article."""
-    return max(re.findall(r"[\w.@/-]*\d[\w.@/-]*", record.kwargs), key=len)
+    values: list[str] = re.findall(r"[\w.@/-]*\d[\w.@/-]*", record.kwargs)
+    return max(values, key=len)
 
 
 def _write_error(record: TaskRecord) -> str:
-    """Return the words of the error: half of the errors name an order or a customer, the others are frequent."""
+    """Return the error as people paste it: half of the errors name an order or a customer, the others are frequent."""
     return f"state:failed {' '.join(re.findall(WORD, record.error))}"
 
 
@@ -159,7 +160,7 @@ def _write_absent_word(record: TaskRecord) -> str:
     return f"zeppelin{int(record.at)}"
 
 
-WORD = r"[\w-]+"
+WORD = r"[\w-][\w.@-]*[\w-]"
 QUERIES = {
     "id": _write_id,
     "argument": _write_argument,

@@ -122,7 +122,7 @@ def _check_files(name: str, blocks: Sequence[TaskBlock], starts: Sequence[int]) 
     for row_group, (block, start) in enumerate(zip(blocks, starts, strict=True)):
         stored = columns.read_encoded(bytes(block.data or b""))
         filter_ = bytes(block.filter or b"")
-        if not archived.read_row_group(name, row_group, None).equals(stored) or (
+        if not archived.read_row_group(name, row_group).equals(stored) or (
             filters[start : start + len(filter_)] != filter_
         ):
             raise ArchiveNotReadable(f"{name} differs from what was written; check the disk.")

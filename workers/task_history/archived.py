@@ -31,10 +31,15 @@ def resolve_file(name: str) -> Path:
     return resolve_inside_folder(get_root(), name, "file")
 
 
-def read_row_group(file: str, row_group: int, names: Sequence[str] | None) -> pa.Table:
-    """Return these columns of an archived block (None: all). Raises OSError, pa.ArrowException."""
-    with parquet.ParquetFile(resolve_file(file)) as opened:
-        return opened.read_row_group(row_group, columns=None if names is None else list(names), use_threads=False)
+def open_file(file: str) -> parquet.ParquetFile:
+    """Return a file of the archive to read from. Raises OSError, pa.ArrowException."""
+    return parquet.ParquetFile(resolve_file(file))
+
+
+def read_row_group(file: str, row_group: int) -> pa.Table:
+    """Return an archived block. Raises OSError, pa.ArrowException."""
+    with open_file(file) as opened:
+        return opened.read_row_group(row_group, use_threads=False)
 
 
 class FilterReader:

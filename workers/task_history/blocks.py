@@ -4,7 +4,8 @@ A task is settled if it finished SETTLE_SECONDS ago, or if nothing was heard of 
 of one day (UTC). A block of the current day is made when it is full.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -28,6 +29,7 @@ STALE_SECONDS = 86_400.0
 TESTED_AT_ONCE = 256
 AT_ONCE = 500
 MAX_TIME = 1e12
+ReadColumns = Callable[[Sequence[str]], pa.Table]
 # Names of the columns that a block is found by.
 HEAD = ("pk", "plant", "first", "last", "superseded", "file", "row_group", "filter_at", "lines")
 
@@ -154,17 +156,23 @@ def iterate_candidates(
             rows = list(tested.filter(Q(last__lt=last) | Q(last=last, pk__lt=key))[:TESTED_AT_ONCE])
 
 
-def read_table(head: BlockHead, names: Sequence[str] | None = None) -> pa.Table | None:
-    """Return these columns of a block (None: all); None if it was deleted. Raises OSError, pa.ArrowException."""
-    file, row_group = head.file, head.row_group
+@contextmanager
+def open_block(head: BlockHead) -> Iterator[ReadColumns | None]:
+    """Give a function that returns columns of a block by their names; None if it was deleted.
+
+    Raises OSError, pa.ArrowException.
+    """
+    file, row_group, data = head.file, head.row_group, None
     if not file:
+        # It may be in a file by now.
         row = TaskBlock.objects.filter(pk=head.pk).values_list("data", "file", "row_group").first()
         if row is None:
-            return None
+            yield None
+            return
         data, file, row_group = row
-        if not file:
-            return columns.read_encoded(bytes(data or b""), names)
-    return archived.read_row_group(file, row_group or 0, names)
+    source = columns.open_encoded(bytes(data or b"")) if not file else archived.open_file(file)
+    with source as opened:
+        yield lambda names: opened.read_row_group(row_group or 0, columns=list(names), use_threads=False)
 
 
 def find_rows(plant: str, ids: Sequence[str]) -> dict[str, tuple[BlockHead, int, TaskRecord]]:
@@ -172,17 +180,20 @@ def find_rows(plant: str, ids: Sequence[str]) -> dict[str, tuple[BlockHead, int,
     found: dict[str, tuple[BlockHead, int, TaskRecord]] = {}
     for task_id in ids:
         for head, _ in iterate_candidates([plant], [task_id.lower()], 0.0, MAX_TIME):
-            table = None if head is None else read_table(head, ["id"])
-            if head is None or table is None:
-                continue
-            hidden = head.superseded_rows
-            numbers = [row for row in columns.find_equal(table.column("id"), task_id) if row not in hidden]
-            whole = read_table(head) if numbers else None
-            if whole is not None:
-                number = numbers[-1]
-                found[task_id] = head, number, columns.read_records(whole.slice(number, 1), plant)[0]
+            if head is not None and (row := _find_row(head, task_id)) is not None:
+                found[task_id] = head, *row
                 break
     return found
+
+
+def _find_row(head: BlockHead, task_id: str) -> tuple[int, TaskRecord] | None:
+    with open_block(head) as read:
+        numbers = [] if read is None else columns.find_equal(read(["id"]).column("id"), task_id)
+        numbers = [number for number in numbers if number not in head.superseded_rows]
+        if read is None or not numbers:
+            return None
+        table = read(columns.SCHEMA.names).slice(numbers[-1], 1)
+        return numbers[-1], columns.read_records(table, head.plant)[0]
 
 
 def supersede(pk: int, rows: Iterable[int]) -> None:

@@ -76,10 +76,14 @@ def encode_table(table: pa.Table) -> bytes:
     return buffer.getvalue()
 
 
-def read_encoded(data: bytes, names: Sequence[str] | None = None) -> pa.Table:
-    """Return these columns of an encoded table (None: all). Raises pa.ArrowException."""
-    file = parquet.ParquetFile(pa.BufferReader(data))
-    return file.read(columns=None if names is None else list(names), use_threads=False)
+def open_encoded(data: bytes) -> parquet.ParquetFile:
+    """Return an encoded table to read from. Raises pa.ArrowException."""
+    return parquet.ParquetFile(pa.BufferReader(data))
+
+
+def read_encoded(data: bytes) -> pa.Table:
+    """Return an encoded table. Raises pa.ArrowException."""
+    return open_encoded(data).read(use_threads=False)
 
 
 def find_equal(column: pa.ChunkedArray, value: str) -> list[int]:

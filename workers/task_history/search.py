@@ -3,7 +3,7 @@
 import base64
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -15,10 +15,10 @@ from pyarrow import compute
 from common.errors import BadInput
 from common.stored_document import get_decoder
 from workers.task_history import columns
-from workers.task_history.blocks import MAX_TIME, BlockHead, decode_record, iterate_candidates, read_table
+from workers.task_history.blocks import MAX_TIME, BlockHead, ReadColumns, decode_record, iterate_candidates, open_block
 from workers.task_history.gaps import list_gaps
 from workers.task_history.models import RecentTask, TaskGap
-from workers.task_history.query import UUID_LENGTH, TaskQuery
+from workers.task_history.query import EXACT, UUID_LENGTH, TaskQuery
 from workers.task_history.record import FINISHED, OPEN, TaskRecord
 from workers.task_history.terms import TEXTS
 
@@ -245,34 +245,41 @@ class _Scan:
 
     def _search_block(self, head: BlockHead) -> list[TaskRecord]:
         try:
-            rows = self._find_rows(head)
-            table = read_table(head) if rows else None
+            with open_block(head) as read:
+                records = [] if read is None else self._read_candidates(head, read)
         except (OSError, pa.ArrowException) as error:
             logger.warning("A block of the task history can't be read: %s", error)
             return []
-        if table is None:
-            return []
-        records = columns.read_records(table.take(pa.array(rows, pa.int64())), head.plant)
         return [record for record in records if self._query.matches(record) and self._is_new(record)]
 
-    def _find_rows(self, head: BlockHead) -> list[int]:
-        """Return the rows that may match: by the values of the query, and by its texts where they are plain."""
+    def _read_candidates(self, head: BlockHead, read: ReadColumns) -> list[TaskRecord]:
+        """Return the records that may match. Columns that the query doesn't need are read last, if at all."""
+        rows = self._select_rows(read, head.superseded_rows)
         query = self._query
-        texts = TEXTS if query.words or query.texts else ()
-        keys = [
-            key for key in ("id", "name", "state", "worker", "queue", "parent", "root", "failure") if _get(query, key)
-        ]
-        names = [*dict.fromkeys([*keys, *texts, "at"])]
-        table = read_table(head, names)
-        if table is None:
+        parts = (*query.words, *query.texts)
+        texts = read(TEXTS).take(rows) if parts and len(rows) else None
+        if texts is not None:
+            # Most rows are left out by the first part.
+            for part in parts:
+                places = compute.indices_nonzero(_select_text(texts, part))
+                texts, rows = texts.take(places), rows.take(places)
+        if not len(rows):
             return []
+        others = read([name for name in columns.SCHEMA.names if texts is None or name not in TEXTS]).take(rows)
+        for name in TEXTS if texts is not None else ():
+            others = others.append_column(columns.SCHEMA.field(name), texts.column(name))
+        return columns.read_records(others, head.plant)
+
+    def _select_rows(self, read: ReadColumns, hidden: Collection[int]) -> pa.Array:
+        """Return the rows of a block that are in the time range, and have the values of the query."""
+        query = self._query
+        keys = [key for key in EXACT if _get(query, key)]
+        table = read(["at", *keys])
         mask = _select_times(table, self._since, self.newest)
         for key in keys:
             mask = compute.and_(mask, _select_value(table.column(key), key, _get(query, key)))
-        for part in (*query.words, *query.texts):
-            mask = compute.and_(mask, _select_text([table.column(name) for name in TEXTS], part))
-        hidden = head.superseded_rows
-        return [row for row in compute.indices_nonzero(mask).to_pylist() if row not in hidden]
+        rows = compute.indices_nonzero(mask).cast(pa.int64())
+        return rows if not hidden else pa.array([row for row in rows.to_pylist() if row not in hidden], pa.int64())
 
 
 def _get(query: TaskQuery, key: str) -> str:
@@ -298,10 +305,10 @@ def _select_value(column: pa.ChunkedArray, key: str, value: str) -> pa.ChunkedAr
     return compute.equal(column, value)
 
 
-def _select_text(texts: Sequence[pa.ChunkedArray], needle: str) -> pa.ChunkedArray:
+def _select_text(texts: pa.Table, needle: str) -> pa.ChunkedArray:
     """Return the rows that may have the text. Arrow folds only ASCII as Python does, so other rows are all selected."""
     mask = None
-    for column in texts:
+    for column in texts.columns:
         found = compute.match_substring(column, needle, ignore_case=True)
         found = compute.or_(found, compute.invert(compute.string_is_ascii(column)))
         mask = found if mask is None else compute.or_(mask, found)
