@@ -14,6 +14,7 @@ from workers.windows.recurrence import Recurrence, add_elapsed
 
 logger = logging.getLogger(__name__)
 MAX_EXTENSION = timedelta(days=7)  # of an occurrence beyond its planned end
+UNCOMPUTABLE = (ValueError, LookupError, OverflowError)  # for example, a time zone that this host doesn't know
 NOTICE = timedelta(minutes=60)  # before an occurrence, pages name it
 
 
@@ -60,13 +61,13 @@ def list_active(now: datetime, windows: Iterable[PlannedWindow] | None = None) -
 def list_all_between(windows: Iterable[PlannedWindow], since: datetime, until: datetime) -> list[WindowOccurrence]:
     """Return the occurrences of several windows that touch a time range.
 
-    A window that can't be computed here, because this host doesn't know its time zone, never hides the others.
+    A window that can't be computed here never hides the others.
     """
     rows: list[WindowOccurrence] = []
     for window in windows:
         try:
             rows += list_between(window, since, until)
-        except (ValueError, LookupError, OverflowError) as error:
+        except UNCOMPUTABLE as error:
             _log_once(window.pk, window.name, str(error))
     return rows
 
@@ -85,8 +86,12 @@ def list_between(window: PlannedWindow, since: datetime, until: datetime) -> lis
 
 
 def list_next(window: PlannedWindow, now: datetime, count: int) -> list[WindowOccurrence]:
-    """Return the next occurrences that have not ended, the earliest first."""
-    return list(islice(_iterate_next(window, now), count))
+    """Return the next occurrences that have not ended, the earliest first; none if they can't be computed here."""
+    try:
+        return list(islice(_iterate_next(window, now), count))
+    except UNCOMPUTABLE as error:
+        _log_once(window.pk, window.name, str(error))
+        return []
 
 
 def list_coming(now: datetime, count: int) -> list[WindowOccurrence]:
