@@ -26,7 +26,7 @@ from workers.alerts.lifecycle.models import Alert
 from workers.models import LedgerEntry, Loop, Override
 from workers.steering.scope import Scope, is_drain, is_pause
 from workers.windows.models import PlannedWindow
-from workers.windows.occurrences import WindowOccurrence, list_between
+from workers.windows.occurrences import WindowOccurrence, list_all_between
 
 LABEL_SHARE, CHARACTER_SHARE = 0.036, 0.0102  # width of a sign and of a character, on a plot 620 px wide
 PHONE_STRETCH = 1.9  # on a plot narrower by this factor the same words take that much more of it
@@ -335,8 +335,7 @@ def list_windows_during(window: Window) -> list[WindowOccurrence]:
     """Return the occurrences that touch the window, the earliest first."""
     planned = PlannedWindow.objects.filter(created_at__lte=window.until).select_related("owner")
     planned = planned.exclude(last_end__lt=window.since).exclude(ended_at__lt=window.since)
-    rows = [row for planned_window in planned for row in list_between(planned_window, window.since, window.until)]
-    return sorted(rows, key=lambda row: row.starts_at)
+    return sorted(list_all_between(planned, window.since, window.until), key=lambda row: row.starts_at)
 
 
 def _build_window_bar(window: Window, row: WindowOccurrence) -> Bar:

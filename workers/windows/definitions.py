@@ -152,10 +152,11 @@ def find_occurrence(window: PlannedWindow, local_start: str, now: datetime) -> W
     """Return an occurrence that has not ended. Raises `BadInput` that names occurrence."""
     try:
         start = datetime.fromisoformat(local_start)
-        recurrence = occurrences.get_recurrence(window)
-        at = recurrence.convert_to_instant(start)
-    except (ValueError, OverflowError):
+    except ValueError:
         raise BadInput("occurrence", "must be the local start of an occurrence, such as 2026-11-22T02:00:00.") from None
+    if abs(start.year - now.year) > MAX_YEARS:
+        raise BadInput("occurrence", f"must be within {MAX_YEARS} years.")
+    at = occurrences.get_recurrence(window).convert_to_instant(start)
     for row in occurrences.list_between(window, at, at + timedelta(seconds=1)):
         if row.local_start == start.isoformat() and row.ends_at > now:
             return row

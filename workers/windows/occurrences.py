@@ -1,8 +1,10 @@
 """Occurrences of planned windows: computed when they are needed, so no process has to start or end one."""
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import islice
 
 from django.db.models import Q, QuerySet
@@ -10,7 +12,9 @@ from django.db.models import Q, QuerySet
 from workers.windows.models import PlannedWindow
 from workers.windows.recurrence import Recurrence, add_elapsed
 
+logger = logging.getLogger(__name__)
 MAX_EXTENSION = timedelta(days=7)  # of an occurrence beyond its planned end
+UNCOMPUTABLE = (ValueError, LookupError, OverflowError)  # for example, a time zone that this host doesn't know
 NOTICE = timedelta(minutes=60)  # before an occurrence, pages name it
 
 
@@ -51,7 +55,26 @@ def select_due_windows(before: datetime) -> QuerySet[PlannedWindow]:
 def list_active(now: datetime, windows: Iterable[PlannedWindow] | None = None) -> list[WindowOccurrence]:
     """Return the occurrences of current windows at this instant."""
     windows = list_current_windows(now) if windows is None else windows
-    return [row for window in windows for row in list_between(window, now, now) if row.is_active(now)]
+    return [row for row in list_all_between(windows, now, now) if row.is_active(now)]
+
+
+def list_all_between(windows: Iterable[PlannedWindow], since: datetime, until: datetime) -> list[WindowOccurrence]:
+    """Return the occurrences of several windows that touch a time range.
+
+    A window that can't be computed here never hides the others.
+    """
+    rows: list[WindowOccurrence] = []
+    for window in windows:
+        try:
+            rows += list_between(window, since, until)
+        except UNCOMPUTABLE as error:
+            _log_once(window.pk, window.name, str(error))
+    return rows
+
+
+@lru_cache(maxsize=1_024)
+def _log_once(pk: int, name: str, error: str) -> None:
+    logger.error("Planned window %s (%s) has no effect, because it can't be computed: %s", name, pk, error)
 
 
 def list_between(window: PlannedWindow, since: datetime, until: datetime) -> list[WindowOccurrence]:
@@ -63,8 +86,12 @@ def list_between(window: PlannedWindow, since: datetime, until: datetime) -> lis
 
 
 def list_next(window: PlannedWindow, now: datetime, count: int) -> list[WindowOccurrence]:
-    """Return the next occurrences that have not ended, the earliest first."""
-    return list(islice(_iterate_next(window, now), count))
+    """Return the next occurrences that have not ended, the earliest first; none if they can't be computed here."""
+    try:
+        return list(islice(_iterate_next(window, now), count))
+    except UNCOMPUTABLE as error:
+        _log_once(window.pk, window.name, str(error))
+        return []
 
 
 def list_coming(now: datetime, count: int) -> list[WindowOccurrence]:

@@ -19,6 +19,7 @@ from common.errors import BadInput
 
 MAX_RULE_LENGTH = 200
 MAX_YEARS = 20
+MAX_CACHED_DAYS = 60
 FREQUENCIES = ("DAILY", "WEEKLY", "MONTHLY", "YEARLY")
 _PARTS = frozenset(
     {"FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYDAY", "BYMONTH", "BYMONTHDAY", "BYSETPOS"}
@@ -45,7 +46,9 @@ class Recurrence:
     def list_starts(self, since: datetime, until: datetime) -> tuple[datetime, ...]:
         """Return the local starts in a range of instants, both included, and at most a day beyond."""
         first, last = (at.astimezone(self.zone).replace(tzinfo=None) for at in (since, until))
-        return _list_starts(self, first.date(), last.date())
+        # A check each second asks for the same days; the timeline asks once, for up to a year.
+        list_days = _list_starts if (last - first).days <= MAX_CACHED_DAYS else _list_starts.__wrapped__
+        return list_days(self, first.date(), last.date())
 
     def iterate_starts(self, after: datetime) -> Iterator[datetime]:
         """Return the local starts from an instant on, the earliest first."""
@@ -78,7 +81,7 @@ class Recurrence:
 
 @lru_cache(maxsize=4_096)
 def _list_starts(recurrence: Recurrence, first: date, last: date) -> tuple[datetime, ...]:
-    """Return the starts on these days. The same days are asked for each second."""
+    """Return the starts on these days."""
     since, until = datetime.combine(first, time.min), datetime.combine(last, time.max)
     if not recurrence.rule:
         return (recurrence.start,) if since <= recurrence.start <= until else ()

@@ -13,7 +13,7 @@ from workers.windows.occurrences import NOTICE, WindowOccurrence
 
 def list_window_statuses(windows: Iterable[PlannedWindow], now: datetime) -> list[PlannedWindowStatus]:
     """Return the occurrences that are active or begin within an hour, the earliest end first."""
-    rows = [row for window in windows for row in occurrences.list_between(window, now, now + NOTICE)]
+    rows = occurrences.list_all_between(windows, now, now + NOTICE)
     counts = count_silenced([row.window for row in rows]) if rows else {}
     statuses = [
         build_window_status(row, now, counts.get((row.window.pk, row.local_start), 0))

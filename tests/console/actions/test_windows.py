@@ -115,6 +115,14 @@ def test_a_single_occurrence_is_canceled_and_an_active_one_is_ended_or_extended(
         windows.end_occurrence(actors["operator"], made, first.local_start, reason="again", now=during)
 
 
+@pytest.mark.parametrize("wrong", ["Sunday", "2026-03-23T02:00:00", "9999-12-31T23:59:59", "2026-03-22T02:00:00+01:00"])
+def test_an_occurrence_that_the_window_does_not_have_is_rejected(wrong, actors):
+    made = windows.plan(actors["operator"], FIELDS, reason="a test", now=NOW)
+    with pytest.raises(BadInput) as refused:
+        windows.end_occurrence(actors["operator"], made, wrong, reason="a test", now=NOW)
+    assert refused.value.field == "occurrence"
+
+
 def test_a_window_ends_with_all_later_occurrences(actors):
     made = windows.plan(actors["operator"], FIELDS, reason="a test", now=NOW)
     assert windows.end(actors["operator"], made, reason="a test", now=NOW)

@@ -10,6 +10,7 @@ from workers.alerts.lifecycle.models import Alert, Delivery
 from workers.alerts.lifecycle.open_alerts import build_alert_status, describe_situation
 from workers.alerts.rules.expected_alerts import list_silenced
 from workers.windows import definitions, occurrences
+from workers.windows.models import PlannedWindow
 
 pytestmark = pytest.mark.django_db
 BEFORE = datetime(2026, 1, 1, tzinfo=UTC)
@@ -120,3 +121,13 @@ def test_outside_of_its_occurrences_a_window_silences_nothing(looks):
     looks.snapshot = lost("n1")
     looks.pass_seconds(10)
     assert notified() == ["Node n1 is lost"] and Alert.objects.get().expected is None
+
+
+def test_a_window_whose_time_zone_is_unknown_here_never_hides_the_others(looks):
+    broken = plan_window(BEFORE, name="Elsewhere")
+    PlannedWindow.objects.filter(pk=broken.pk).update(time_zone="Mars/Olympus")
+    plan_window(BEFORE)
+    rule()
+    looks.snapshot = {**lost("n1"), "nodes": {"n1": node("OFFLINE", 14.0), "n2": node("OFFLINE", 14.0)}}
+    looks.pass_seconds(10)
+    assert notified() == ["Node n2 is lost"]
