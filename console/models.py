@@ -104,6 +104,7 @@ class SavedFilter(models.Model):
         WORKERS = "workers"
         DEAD_LETTERS = "dead-letters"
         AUDIT = "audit"
+        TASK_HISTORY = "task-history"
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     page = models.CharField(max_length=20, choices=Page.choices)

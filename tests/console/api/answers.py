@@ -1,6 +1,7 @@
 """Answers of the API, held to what its document says of them."""
 
 import functools
+import re
 
 import jsonschema_rs
 import orjson
@@ -14,7 +15,7 @@ def hold(request, response):
     """Raises ValidationError for an answer that is not as its schema says; refusals are held elsewhere."""
     if response.status_code >= 400 or request.resolver_match is None:
         return
-    address = "/" + request.resolver_match.route.replace("<", "{").replace(">", "}")
+    address = "/" + re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", request.resolver_match.route)
     told = v1.api.get_openapi_schema()["paths"][address][request.method.lower()]["responses"]
     found = told[response.status_code]["content"][JSON]["schema"]
     validator(orjson.dumps(found)).validate(orjson.loads(response.content))
