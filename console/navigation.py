@@ -124,6 +124,7 @@ MORE_PAGES = (
     ("receivers", "Receivers", "plant.view", "alert-rules"),
     ("report", "Weekly report", "plant.view", "alert-review"),
     ("proposals", "Proposals of assistants", "plant.view", "plans"),
+    ("failures", "Failures", "plant.view", "task-history"),
     ("costs", "Costs", "plant.view", "ledger"),
     ("differences", "Compare time ranges", "plant.view", "timeline"),
     ("figures", "Figures of the papers", "plant.view", "lab"),

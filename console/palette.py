@@ -4,6 +4,7 @@ It contains only what the actor may do. An action links to the page where it is 
 reason and an expiry. What the open incidents suggest comes first.
 """
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -26,6 +27,7 @@ from workers.models import Loop, Plan, Task
 from workers.steering.scope import Scope, list_active_loops
 
 MAX_TEXT = 100
+TASK_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # of Celery, unless the app chooses its own
 MAX_FOUND = 20
 MAX_RECENT = 200  # plans and alerts
 SUBJECTS = ("node", "queue", "loop", "application", "worker host", "plant", "task")
@@ -89,13 +91,17 @@ class PaletteResults:
 def search(actor: Actor, snapshot: Snapshot | None, text: str) -> PaletteResults:
     """Return what matches all words of the text, group by group, the group of the best match first.
 
-    Without a text, return the jobs, what waits for a person, and the pages. Suggestions always come first.
+    Without a text, return the jobs, what waits for a person, and the pages. Suggestions always come first. The id of a
+    task is searched in the task history.
     """
     tokens = _split_words(text.lower())
     if not tokens:
         waiting = [*_iterate_alerts(only_open=True), *_iterate_plans(only_open=True)][: MAX_FOUND // 2]
         first = [*_iterate_suggestions(actor, snapshot), *_iterate_jobs(actor, snapshot), *waiting]
         return PaletteResults([*first, *_iterate_pages(actor)], len(first))
+    if TASK_ID.fullmatch(text.strip().lower()) and actor.may("plant.view"):
+        url = f"{reverse('task-history')}?{urlencode({'query': f'id:{text.strip().lower()}'})}"
+        return PaletteResults([PaletteEntry("page", f"Find task {text.strip()}", url, "task history")], 1)
     ranked = [(entry.rank(tokens), entry) for entry in list_entries(actor, snapshot)]
     hits = [(rank, entry) for rank, entry in ranked if rank is not None]
     hits.sort(key=lambda pair: (pair[1].incident is None, pair[0], pair[1].label))

@@ -24,6 +24,7 @@ from console.pages.pipeline import pattern_trial, pipeline, pipeline_declaration
 from console.pages.plant import assistant_proposals, attach, overview, plans, plant, plants, processes, welcome
 from console.pages.queues import dead_letters, queue_definitions, queues
 from console.pages.records import costs, differences, ledger, shared_link, timeline
+from console.pages.task_history import failure_groups, task
 from console.pages.work import drills, figures, lab, tasks
 
 handler403 = "console.pages.frame.page.forbidden"
@@ -113,6 +114,8 @@ urlpatterns = [
     path("tasks/<str:name>/", tasks.task_page, name="task"),
     path("tasks/<str:name>/run", tasks.begin, name="task-run"),
     path("tasks/<str:name>/change", tasks.change, name="task-change"),
+    path("task-history/failures/", failure_groups.failures_page, name="failures"),
+    path("task-history/task/", task.stored_task_page, name="stored-task"),
     path("lab/", lab.lab_page, name="lab"),
     path("lab/begin", lab.begin, name="lab-begin"),
     path("lab/compare", lab.compare, name="lab-compare"),

@@ -1,7 +1,7 @@
 """Plants: this plant and attached ones, each as operators and tasks; set by hand, registered, and removed."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ from django.utils import timezone
 from common.errors import BadInput
 from console.accounts.access import actor_of
 from console.actions import plant_control, plant_registration
+from console.actions.task_history import has_history
 from console.connections.control_server import control
 from console.input.form_values import digest_of, parse_number, parse_whole_number
 from console.pages.frame.frame import get_snapshot, snapshot_of
@@ -29,6 +30,7 @@ from console.pages.frame.page import (
 )
 from console.pages.plant import plant_view
 from console.pages.plant.attach import FormOption, PlantForm, build_form, iterate_form_options, read_options
+from console.pages.task_history.links import build_failures_url, build_search_url
 from workers.plants.foreign import adapters, interventions
 from workers.plants.foreign.interventions import Intervention
 from workers.plants.foreign.kind import AdapterKind, InterventionKind
@@ -47,6 +49,15 @@ class ListedPlant:
     shown: plant_view.ShownPlant
     tasks: int | None
     title: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlantHistoryLinks:
+    """Addresses of the plant's stored tasks and failures, and of the whole lists of some sections by their title."""
+
+    tasks: str
+    failures: str
+    sections: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +93,7 @@ class PlantPage(FormPage):
     hand_minutes: int
     interventions: Sequence[InterventionKind]  # other available actions
     in_force: Sequence[Intervention] | None  # None while the control server is unreachable
+    history: PlantHistoryLinks | None  # None: no tasks are stored
 
 
 @declare_page("plant.view")
@@ -137,8 +149,14 @@ def plant_page(request: HttpRequest, name: str) -> HttpResponse:
         if row and row.kind in adapters.list_kinds()
         else (),
         in_force=read_or(None, lambda: interventions.list_active(control(), name)) if row else (),
+        history=_build_history_links(name) if has_history(name) else None,
     )
     return render_page(request, page, "plants")
+
+
+def _build_history_links(plant: str) -> PlantHistoryLinks:
+    tasks, failures = build_search_url(plant, ""), build_failures_url(plant)
+    return PlantHistoryLinks(tasks=tasks, failures=failures, sections={"Last tasks": tasks, "Last errors": failures})
 
 
 @declare_action("plant.register", plants_page)

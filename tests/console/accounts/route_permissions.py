@@ -133,6 +133,7 @@ ROUTE_PERMISSIONS = {
 }
 QUERY = {
     "GET api/v1/queues/<queue>/waiting": {"node": "n1"},
+    "GET task-history/task/": {"plant": "main", "id": "run-7"},
     "GET api/v1/history": {"series": "totals.in_per_second", "from": 0, "to": 1},
     "GET api/v1/loops/<loop_id>/what-if": {"set": "upper_limit=5"},
     "GET api/v1/snapshot": {"at": "2026-11-20T03:12:00Z"},

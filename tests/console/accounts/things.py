@@ -19,6 +19,8 @@ from workers.lab.models import Experiment
 from workers.models import LedgerEntry, Loop, Run
 from workers.objectives.models import Objective
 from workers.pipeline.declaration.declared import Declarations, DeclarationText
+from workers.task_history.record import TaskRecord
+from workers.task_history.recorder import record_finished
 
 
 @pytest.fixture
@@ -43,6 +45,9 @@ def things(people, control):
     experiment = Experiment.objects.create(scenario="crash", laws=["thesis"])
     now = timezone.now()
     link = SharedLink.objects.create(at=now, reason="a test", author="ada", expires_at=now + timedelta(hours=1))
+    record_finished(
+        "main", [TaskRecord(id="run-7", state="failed", at=now.timestamp(), name="retention", failure="f1")]
+    )
     rows = {
         "loop": loop, "entry": entry, "override": override, "proposal": proposal, "token": token,
         "session": session, "plan": plan, "run": run, "experiment": experiment, "user": people["viewer"],
@@ -56,7 +61,7 @@ def things(people, control):
         **{f"<{kind}{name}_id>": row.pk for name, row in rows.items() for kind in ("", "int:")},
         **{f"<{kind}{name}>": value for name, value in named.items() for kind in ("", "str:")},
         "<username>": "stranger", "<host>": "jobs@here", "<process>": "web", "<path:address>": "start/",
-        "<slug:figure>": "xu-figure-6", "<figure>": "xu-figure-6",
+        "<slug:figure>": "xu-figure-6", "<figure>": "xu-figure-6", "<task_id>": "run-7",
         "<str:signed>": format_link_address(link).split("/")[2],
     }  # fmt: skip
 

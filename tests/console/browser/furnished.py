@@ -25,6 +25,9 @@ from workers.alerts.lifecycle.models import Alert, AlertEvent, Incident
 from workers.lab.models import Experiment, ExperimentResult
 from workers.models import LedgerEntry, Loop, Override, Plan, Run
 from workers.objectives.models import Objective, ObjectiveMinute
+from workers.task_history.models import TaskGap
+from workers.task_history.record import TaskRecord
+from workers.task_history.recorder import record_finished
 from console.incidents.changes import keep_changes
 from console.models import Drill
 from workers.windows.models import ExpectedAlert, PlannedWindow
@@ -84,6 +87,18 @@ drill = Drill.objects.create(
     ended_at=now - timedelta(minutes=2), ending="recovered", faults={"0": {"kind": "slow_handler", "ended": True}},
     points={"notice": 30, "right_action": 46, "no_wrong_action": 15}, score=91,
 )
+failed, failure = now.timestamp() - 240, "f00d" * 4
+long = "/".join(["a-very-long-argument-without-any-space"] * 20)
+record_finished("main", [
+    TaskRecord(id="walked-root", state="succeeded", at=failed - 9, name="shop.order", run_seconds=0.2),
+    TaskRecord(id="walked", state="failed", at=failed, name="shop.payments.tasks.charge_the_card_of_a_customer",
+               worker="celery@worker-1.shop.example", queue="alert", args=f"({long!r},)", kwargs="{'order': 4711}",
+               error=f"ConnectionError: {long}", traceback="Traceback (most recent call last):\\n  " + long,
+               failure=failure, sent=failed - 8, received=failed - 7, started=failed - 4, ended=failed,
+               run_seconds=4.0, retries=2, retried=2, parent="walked-root", root="walked-root"),
+    TaskRecord(id="walked-child", state="started", at=failed, name="shop.mail", parent="walked", root="walked-root"),
+])
+TaskGap.objects.create(plant="main", since=failed - 8, until=failed - 2, reason="Weir was not listening")
 run = Run.objects.create(task=task_definitions.define("walked", "retention"), single_instance=True)
 experiment = Experiment.objects.create(scenario="crash", laws=["thesis"])
 ExperimentResult.objects.create(experiment=experiment, law="thesis", metrics={"events_lost": 1}, seconds=2)
@@ -137,12 +152,15 @@ from workers.lab.models import Experiment
 from console.models import Drill
 from workers.models import LedgerEntry, Override, Plan, Run
 from workers.objectives.models import Objective
+from workers.task_history.models import FailureGroup, RecentTask, TaskFeed, TaskGap
 from workers.windows.models import PlannedWindow
 ids = json.loads(sys.argv[1])
 for kind, model in (("alert", Alert), ("plan", Plan), ("override", Override), ("entry", LedgerEntry),
                     ("run", Run), ("experiment", Experiment), ("drill", Drill), ("window", PlannedWindow)):
     model.objects.filter(pk=ids[kind]).delete()
 Objective.objects.filter(name=ids["objective"]).delete()
+for model in (RecentTask, FailureGroup, TaskGap, TaskFeed):
+    model.objects.filter(plant="main").delete()
 """
 
 

@@ -33,7 +33,7 @@ PAGES = (
     "/welcome/", "/windows/import/",
     "/alerts/review/", "/reports/", "/alerts/silences/", "/alerts/rules/", "/alerts/rules/node-lost/",
     "/alerts/receivers/", "/costs/", "/tasks/retention/", "/help/understand/", "/help/operate/alerts/node-lost/",
-    "/help/reference/laws/flow/", "/help/?q=override",
+    "/task-history/failures/", "/help/reference/laws/flow/", "/help/?q=override",
 )  # fmt: skip
 # Pages of single things, of which the console is given one each.
 SINGLE_PAGES = (
@@ -42,6 +42,7 @@ SINGLE_PAGES = (
     "/service-levels/new/", "/loops/{loop}/", "/ledger/{entry}/", "/tasks/{task}/", "/runs/{run}/",
     "/lab/{experiment}/", "/lab/compare?id={experiment}", "/lab/figures/", "/lab/figures/xu-figure-6/",
     "/pipeline/performance/",
+    "/task-history/?plant=main&query=4711", "/task-history/task/?plant=main&id=walked",
     "/pipeline/performance/declaration/", "/plants/attach",
     "/differences/?from=2026-11-24T02:00:00Z&to=2026-11-24T02:10:00Z", "/settings/second-factor/",
 )  # fmt: skip
