@@ -1,0 +1,21 @@
+"""The outlet of a retry plan: at an attached plant, or the dead letters of Weir's own queues."""
+
+from common.errors import BadInput
+from workers.plants.foreign import adapters
+from workers.plants.foreign.retry_outlet import RetryOutlet
+from workers.plants.models import RegisteredPlant
+from workers.plants.registry import UnknownPlant
+
+
+def open_plant_outlet(plant: str, name: str) -> RetryOutlet:
+    """Return the outlet of an attached plant; name: of what is staged there.
+
+    Raises UnknownPlant, PlantUnavailable, and BadInput.
+    """
+    row = RegisteredPlant.objects.filter(name=plant).first()
+    if row is None:
+        raise UnknownPlant("plant", f"{plant} is not registered.")
+    open_outlet = adapters.get_kind(row.kind).open_retry_outlet
+    if open_outlet is None:
+        raise BadInput("plant", f"{plant} has no tasks that can be sent again: only Celery apps have.")
+    return open_outlet(adapters.build_address(row), name)
