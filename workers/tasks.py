@@ -44,7 +44,7 @@ from workers.pool.departures import CompletionReporter
 from workers.pool.selection import build_celery_queue
 from workers.retries import plans as retry_plans
 from workers.retries import runner as retrying
-from workers.retries.outlets import open_plant_outlet
+from workers.retries.outlets import open_plan_outlet
 from workers.steering import enforcing, overrides
 from workers.task_history.own_tasks import record_dead_letters
 
@@ -194,7 +194,7 @@ def upkeep() -> None:
 def advance_retries() -> None:
     """Send the tasks of retry plans, in a thread for each plant: sending goes on between two calls."""
     for plant in retrying.list_active_plants():
-        _attached_retrying.begin(plant, partial(retrying.advance, plant, control_server(), open_plant_outlet))
+        _attached_retrying.begin(plant, partial(retrying.advance, plant, control_server(), open_plan_outlet))
 
 
 @shared_task(name="workers.tasks.undo_interventions", ignore_result=True)

@@ -1,17 +1,19 @@
-"""The outlet of a retry plan: at an attached plant, or the dead letters of Weir's own queues."""
+"""The outlet of a retry plan at the plant that it is about."""
 
 from common.errors import BadInput
 from workers.plants.foreign import adapters
 from workers.plants.foreign.retry_outlet import RetryOutlet
 from workers.plants.models import RegisteredPlant
 from workers.plants.registry import UnknownPlant
+from workers.retries.models import RetryPlan
 
 
-def open_plant_outlet(plant: str, name: str) -> RetryOutlet:
-    """Return the outlet of an attached plant; name: of what is staged there.
+def open_plan_outlet(plan: RetryPlan, name: str) -> RetryOutlet:
+    """Return the outlet of a plan; name: of what is staged there.
 
     Raises UnknownPlant, PlantUnavailable, and BadInput.
     """
+    plant = plan.plant
     row = RegisteredPlant.objects.filter(name=plant).first()
     if row is None:
         raise UnknownPlant("plant", f"{plant} is not registered.")

@@ -38,7 +38,7 @@ PASS_SECONDS = 300.0
 MAX_ELAPSED_SECONDS = 0.5
 # More messages than a dead process can have sent without recording it.
 MIN_VANISHED, VANISHED_SECONDS = 1_000, 30.0
-OutletOpener = Callable[[str, str], RetryOutlet]  # plant, name of the staging
+OutletOpener = Callable[[RetryPlan, str], RetryOutlet]  # plan, name of the staging
 
 
 class RetryPlanOvertaken(WeirError):  # noqa: N818
@@ -115,7 +115,7 @@ class _PlanRun:
         self._write(plan, state=State.STAGING, staging=name, note="")
         created_at = plan.created_at.timestamp()
         tasks = [build_task(item, plan.pk, created_at) for item in decode_items(plan.items)]
-        outlet = self._open_outlet(plan.plant, name)
+        outlet = self._open_outlet(plan, name)
         try:
             outlet.count_waiting(sorted(plan.queues))  # they exist
             staged = outlet.stage(tasks)
@@ -126,7 +126,7 @@ class _PlanRun:
         self._write(plan, state=State.SENDING, started_at=self._get_time(), sent=0)
 
     def _send(self, plan: RetryPlan) -> None:
-        outlet = self._open_outlet(plan.plant, plan.staging)
+        outlet = self._open_outlet(plan, plan.staging)
         try:
             _Sending(plan, outlet, self._clock, self._write).run()
         finally:
@@ -138,7 +138,7 @@ class _PlanRun:
         self._write(plan, state=State.ENDED, sent=sent, ended_at=self._get_time())
 
     def _discard(self, plan: RetryPlan) -> int:
-        outlet = self._open_outlet(plan.plant, plan.staging)
+        outlet = self._open_outlet(plan, plan.staging)
         try:
             return outlet.discard()
         finally:

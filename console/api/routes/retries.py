@@ -1,4 +1,4 @@
-"""Retry plans: failed tasks of attached Celery apps, selected, approved by hash, and sent again."""
+"""Retry plans of failed tasks at attached Celery apps, and moves of messages between their queues on RabbitMQ."""
 
 from typing import TypedDict
 
@@ -6,7 +6,8 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from common.errors import BadInput
-from console.actions import retries
+from console.actions import plant_messages, retries
+from console.actions.plant_messages import MessagesReport, PreviewedMessages
 from console.actions.retries import RetryPlanDocument, RetryPreview, RetryRequest
 from console.api.request.answers import Router, get_or_404
 from console.api.request.authentication import actor_for
@@ -119,3 +120,35 @@ def end_retry(request: HttpRequest, plan_id: Id, body: Reason) -> RetryPlanDocum
 def _find_plan(plan_id: int) -> RetryPlan:
     message = f"Retry plan {plan_id} is unknown; GET /api/v1/retries lists the plans."
     return get_or_404(RetryPlan.objects.select_related("owner"), message, pk=plan_id)
+
+
+class MessageSelection(RequestBody):
+    """The oldest `count` messages of a queue of RabbitMQ."""
+
+    queue: str
+    count: int = 100
+
+
+class MessageAction(MessageSelection):
+    """`action`: move (to `destination`), requeue (to where they were dead-lettered from), or purge.
+
+    To purge, `confirm` is the name of the queue.
+    """
+
+    action: str
+    reason: str
+    destination: str = ""
+    confirm: str = ""
+
+
+@router.post("/plants/{plant}/messages/preview", summary="Describe the oldest messages of a queue of RabbitMQ")
+def preview_messages(request: HttpRequest, plant: str, body: MessageSelection) -> PreviewedMessages:
+    return plant_messages.preview(actor_for(request, "messages.move"), plant, body.queue, body.count)
+
+
+@router.post("/plants/{plant}/messages", summary="Move, requeue, or delete the oldest messages of a queue of RabbitMQ")
+def act_on_messages(request: HttpRequest, plant: str, body: MessageAction) -> MessagesReport:
+    actor = actor_for(request, "messages.move")
+    return plant_messages.act(
+        actor, plant, body.queue, body.action, body.count, body.reason, body.destination, body.confirm
+    )

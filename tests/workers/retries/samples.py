@@ -38,7 +38,10 @@ def store_failed(count):
     store(*(build_failed(number) for number in range(count)))
 
 
-def propose(limits=PaceLimits(1_000.0, 1_000.0), **options):
+FAST = PaceLimits(1_000.0, 1_000.0)
+
+
+def propose(limits=FAST, **options):
     found = select(PLANT, TaskQuery(state=FAILED), **options)
     new = NewPlan("tasks", PLANT, "state:failed", found.items, found.skipped, found.queues, limits)
     return plans.propose(new, None, "The bank is back.", NOW)
@@ -59,7 +62,7 @@ class MemoryBroker:
         self.stagings, self.sent, self.waiting = {}, [], 0
         self.operations, self.kill_at, self.is_away = 0, None, False
 
-    def open(self, plant, name):
+    def open(self, plan, name):
         if self.is_away:
             raise PlantUnavailable("shop can't be reached.")
         return MemoryOutlet(self, name)

@@ -24,6 +24,7 @@ from workers.plants.foreign.celery_app.broker import (
 from workers.plants.foreign.celery_app.events import EventListener, TaskEvents
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS, PAUSE, RETAINED_SECONDS
 from workers.plants.foreign.celery_app.plant import ASK, LISTEN, CeleryPlant
+from workers.plants.foreign.celery_app.queue_messages import open_messages
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
 from workers.plants.foreign.celery_app.retry_outlet import open_outlet
 from workers.plants.foreign.celery_app.task_updates import HistoryFeed
@@ -175,5 +176,6 @@ ADAPTER = AdapterKind(
     ends_idle=True,
     completes=True,
     open_retry_outlet=open_outlet,
+    open_messages=open_messages,
     inspect=inspect,
 )
