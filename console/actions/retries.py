@@ -3,6 +3,8 @@
 All raise PermissionDenied, and BadInput that names the field.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -12,12 +14,14 @@ from django.db import transaction
 from common.errors import BadInput
 from common.stored_document import StoredDocument, Time, describe
 from console.accounts.access import Actor, require_permission
+from console.actions import dead_letters
 from console.actions.proposals.plans import count_required_approvals
 from console.audit import audit_log
 from workers.plants.foreign import adapters
 from workers.plants.models import RegisteredPlant
+from workers.plants.registry import LOCAL
 from workers.retries import plans, selection
-from workers.retries.items import PaceLimits
+from workers.retries.items import PaceLimits, RetryItem
 from workers.retries.models import RetryPlan
 from workers.retries.plans import NewPlan, State
 from workers.retries.selection import REASONS, Selection
@@ -128,10 +132,20 @@ def propose(actor: Actor, wanted: RetryRequest, reason: str, now: datetime) -> R
     kind = RetryPlan.Kind.TASKS.value
     new = NewPlan(kind, wanted.plant, wanted.query, found.items, found.skipped, found.queues, wanted.limits)
     with transaction.atomic():
-        plan = plans.propose(new, actor.user, reason, now)
-        after = {"plant": plan.plant, "query": plan.query, "hash": plan.hash[:8], "tasks": plan.total}
-        audit_log.record(actor, "retry.propose", f"retry plan {plan.pk}", reason=plan.reason, after=after)
-    return plan
+        return _record_proposal(actor, plans.propose(new, actor.user, reason, now))
+
+
+def propose_dead_letters(
+    actor: Actor, letters: Sequence[dead_letters.Name], query: str, reason: str, limits: PaceLimits, now: datetime
+) -> RetryPlan:
+    """Propose a plan that requeues dead letters of Weir's queues, as they were shown. query: the filter, in words."""
+    queues = Counter(letter.queue for letter in letters)
+    require_permission(actor, "dead_letters.requeue", sorted(queues))
+    items = [RetryItem(str(letter), "", letter.queue) for letter in sorted(letters, key=lambda letter: letter.id)]
+    kind = RetryPlan.Kind.DEAD_LETTERS.value
+    new = NewPlan(kind, LOCAL, query, items, {}, dict(queues), limits)
+    with transaction.atomic():
+        return _record_proposal(actor, plans.propose(new, actor.user, reason, now))
 
 
 @transaction.atomic
@@ -230,6 +244,12 @@ def _describe_skipped(skipped: dict[str, int]) -> list[SkippedTasks]:
         SkippedTasks(reason=reason, words=REASONS[reason], tasks=tasks)
         for reason, tasks in sorted(skipped.items(), key=lambda pair: -pair[1])
     ]
+
+
+def _record_proposal(actor: Actor, plan: RetryPlan) -> RetryPlan:
+    after = {"plant": plan.plant, "query": plan.query, "hash": plan.hash[:8], "tasks": plan.total}
+    audit_log.record(actor, "retry.propose", f"retry plan {plan.pk}", reason=plan.reason, after=after)
+    return plan
 
 
 def _record_change(actor: Actor, action: str, before: RetryPlan, plan: RetryPlan, reason: str) -> RetryPlan:

@@ -5,6 +5,8 @@ from workers.plants.foreign import adapters
 from workers.plants.foreign.retry_outlet import RetryOutlet
 from workers.plants.models import RegisteredPlant
 from workers.plants.registry import UnknownPlant
+from workers.retries.dead_letter_outlet import DeadLetterOutlet
+from workers.retries.items import decode_items
 from workers.retries.models import RetryPlan
 
 
@@ -13,6 +15,8 @@ def open_plan_outlet(plan: RetryPlan, name: str) -> RetryOutlet:
 
     Raises UnknownPlant, PlantUnavailable, and BadInput.
     """
+    if plan.kind == RetryPlan.Kind.DEAD_LETTERS:
+        return DeadLetterOutlet(decode_items(plan.items), plan.sent)
     plant = plan.plant
     row = RegisteredPlant.objects.filter(name=plant).first()
     if row is None:

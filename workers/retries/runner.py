@@ -23,6 +23,7 @@ from workers.observability.spans import span
 from workers.plants.foreign.retry_outlet import DestinationMissing, RetryOutlet
 from workers.plants.registry import UnknownPlant
 from workers.retries import outcomes, pacing
+from workers.retries.dead_letter_outlet import DeadLetterOutlet
 from workers.retries.items import RetryItem, build_new_id, build_task, decode_items
 from workers.retries.models import RetryPlan
 from workers.retries.pacing import Health, Pace
@@ -209,7 +210,10 @@ class _Sending:
     def _check_health(self, is_settled: bool = False) -> bool:
         """Take what was heard into account, and store the progress; return True if sending ends here."""
         plan, now = self._plan, self._clock.now()
-        heard = outcomes.hear(plan.plant, self._open, self._ids, now, self._waiting)
+        if isinstance(self._outlet, DeadLetterOutlet):
+            heard = self._outlet.hear(self._open, now)
+        else:
+            heard = outcomes.hear(plan.plant, self._open, self._ids, now, self._waiting)
         for position in [*heard.ended, *heard.unheard]:
             del self._open[position]
         failed = sum(bool(outcome.error) for outcome in heard.ended.values())

@@ -81,6 +81,8 @@ def consume_all(url, queue):
 
 MOVER = """
 import sys
+import django
+django.setup()
 from workers.plants.foreign.celery_app.retry_outlet import open_outlet
 from workers.plants.foreign.kind import PlantAddress
 outlet = open_outlet(PlantAddress(name="shop", url=sys.argv[1]), "1.1")
@@ -101,7 +103,7 @@ def test_each_message_is_staged_or_sent_although_movers_are_killed_at_random(bro
         process = subprocess.Popen(
             [sys.executable, "-c", MOVER, broker], env=environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
         )
-        process.stdout.readline()
+        assert process.stdout.readline() == b"ready\n"
         try:
             process.wait(chance.uniform(0.05, 0.3))
         except subprocess.TimeoutExpired:

@@ -68,7 +68,7 @@ def test_no_task_is_sent_twice_or_forgotten_however_often_its_process_is_killed(
 
 def test_a_plan_stops_by_itself_if_tasks_fail_again_and_continues_when_a_person_wants_it(control):
     store_failed(400)
-    approve(propose())
+    approve(propose(PaceLimits(20.0, 20.0)))
     broker = MemoryBroker()
     worker = Worker(broker, failing=lambda number: number % 2 == 0)
     plan = advance(control, broker, worker)
