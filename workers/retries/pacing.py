@@ -35,7 +35,7 @@ BACK_OFF_SHARE, STOP_SHARE = 0.1, 0.3
 ENDED_SHARE = 0.5
 FLOOR_SECONDS = 60.0
 MAX_UNHEARD = 200
-MIN_UNFINISHED, UNFINISHED_SECONDS, MAX_UNFINISHED = 10, 3.0, 2_000
+MIN_UNFINISHED, UNFINISHED_SECONDS, MAX_UNFINISHED = 10, 5.0, 2_000
 MAX_ERROR = 80
 
 
@@ -67,13 +67,14 @@ class Health:
 class Pace(StoredDocument, frozen=True, kw_only=True):
     """The state between two calls; rates are in tasks per second, times in seconds since 1970.
 
-    errors: of the last outcomes, "" for a success. base_seconds: the shortest median duration. usual_waiting: messages
-    that waited before the first task was sent. too_fast: the rate that was too high at the last decrease, at
+    started_at: when the plan began or continued. errors: of the last outcomes, "" for a success. base_seconds: the
+    shortest median duration. usual_waiting: messages that waited before the first task was sent. too_fast: the rate that was too high at the last decrease, at
     `decreased_at`. ended_since: outcomes since the last increase; ended_per_second: their moving mean. at_floor_since:
     since when the lowest rate is too fast. because: why the rate was decreased.
     """
 
     rate: float
+    started_at: float
     errors: list[str] = []
     durations: list[float] = []
     base_seconds: float | None = None
@@ -86,16 +87,9 @@ class Pace(StoredDocument, frozen=True, kw_only=True):
     because: str = ""
 
 
-def start(limits: PaceLimits) -> Pace:
-    """Return the first pace. A plan that continues starts slowly, too."""
-    return Pace(rate=min(limits.max_rate, max(limits.min_rate, START_RATE)))
-
-
-def resume(pace: Pace, limits: PaceLimits) -> Pace:
-    """Return the pace of a plan that a person continues: former outcomes don't stop it again."""
-    return Pace(
-        rate=start(limits).rate, base_seconds=pace.base_seconds, too_fast=pace.too_fast, decreased_at=pace.decreased_at
-    )
+def start(limits: PaceLimits, at: float) -> Pace:
+    """Return the first pace, also of a plan that a person continues: former outcomes don't stop it again."""
+    return Pace(rate=_limit(START_RATE, limits), started_at=at)
 
 
 def adjust(pace: Pace, health: Health, limits: PaceLimits) -> Pace:

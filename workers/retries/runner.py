@@ -33,8 +33,8 @@ from workers.retries.watched_alerts import list_alerts
 logger = logging.getLogger(__name__)
 LEASE_SECONDS = 15.0
 STEP_SECONDS, HEALTH_SECONDS = 0.2, 1.0
-# A process then starts anew, with the next plan of the plant.
-PASS_SECONDS = 300.0
+# A process then starts anew, with the next plan of the plant. A worker that shuts down may wait for it.
+PASS_SECONDS = 60.0
 # After a pause no more than this is made up for: a pace must not burst.
 MAX_ELAPSED_SECONDS = 0.5
 # More messages than a dead process can have sent without recording it.
@@ -165,10 +165,9 @@ class _Sending:
         self._ids = _NewIds(plan.pk, created_at, items)
         self._open: dict[int, float] = {int(position): float(at) for position, at in plan.open_tasks}
         self._limits = get_limits(plan)
-        self._pace = convert(Pace, plan.pace, "pace") if plan.pace else pacing.start(self._limits)
+        self._pace = convert(Pace, plan.pace, "pace") if plan.pace else pacing.start(self._limits, clock.now())
         self._left = plan.total - plan.sent
         self._waiting = 0
-        self._resumed_at = plan.started_at or datetime.fromtimestamp(clock.now(), UTC)
 
     def run(self) -> None:
         began_at = checked_at = stepped_at = self._clock.monotonic()
@@ -224,7 +223,7 @@ class _Sending:
             at=now,
             outcomes=list(heard.ended.values()),
             waiting=self._waiting,
-            alerts=list_alerts(plan.plant, self._resumed_at),
+            alerts=list_alerts(plan.plant, datetime.fromtimestamp(self._pace.started_at, UTC)),
             unheard=plan.unheard,
             heard=plan.succeeded + plan.failed,
         )

@@ -183,8 +183,8 @@ def _as_text(event: Mapping[str, Any] | None) -> dict[str, str]:
 def act(request: HttpRequest) -> ActionResult:
     """Requeue or discard letters, or propose a plan that requeues them at a pace.
 
-    Posted: action (requeue, discard, retry), letter (repeated names) or all=1 with the filter, through, digest and count of
-    what was shown; reason; to discard, confirm (the queue's name).
+    Posted: action (requeue, discard, retry), letter (repeated names) or all=1 with the filter, through, digest and
+    count of what was shown; reason; to discard, confirm (the queue's name).
     """
     posted, actor = request.POST, actor_of(request)
     wanted = posted.get("action", "")

@@ -5,12 +5,17 @@ from urllib.parse import urlencode
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
+from console.actions import dead_letters
 from tests.console.page_form import audited, fetch, form_of, refused
 from tests.workers.retries.samples import PLANT, build_failed, store
 from workers.plants.models import RegisteredPlant
+from workers.retries import plans, runner
 from workers.retries.items import decode_items
 from workers.retries.models import RetryPlan
+from workers.retries.outlets import open_plan_outlet
+from workers.retries.runner import PlanClock
 
 pytestmark = pytest.mark.django_db
 REASON = {"reason": "the bank is back"}
@@ -105,3 +110,23 @@ def test_messages_are_deleted_only_with_the_name_of_their_queue_and_of_rabbitmq_
     assert post(action="move", **common) == (422, ["destination"])
     assert post(action="boil", **common) == (422, ["action"])
     assert post(action="move", destination="slow", **common) == (422, ["plant"])
+
+
+def test_dead_letters_are_requeued_by_an_approved_plan_and_what_changed_meanwhile_is_not(operator, poisoned, control):
+    letters = operator.get("/dead-letters/").context["page_obj"].object_list
+    posted = {"action": "retry", "letter": [str(letter.name) for letter in letters], **REASON}
+    plan = RetryPlan.objects.get(pk=fetch(operator, "/dead-letters/act", posted).json()["plan"])
+    assert (plan.kind, plan.plant, plan.queues) == ("dead-letters", "local", {"alert": 2})
+    plans.approve(plan.pk, plan.hash, None, "agreed", now=timezone.now())
+    first = letters[0].name
+    dead_letters.place_of(first).discard({first.id: first.digest})
+    seconds = [0.0]
+
+    def pass_time(passed):
+        seconds[0] += passed
+
+    clock = PlanClock(lambda: time.time() + seconds[0], lambda: seconds[0], pass_time)
+    runner.advance("local", control, open_plan_outlet, clock)
+    plan.refresh_from_db()
+    assert (plan.state, plan.sent, plan.succeeded) == ("done", 2, 2)
+    assert operator.get("/dead-letters/").context["page_obj"].paginator.count == 0

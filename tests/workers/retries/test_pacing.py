@@ -32,9 +32,9 @@ class Destination:
         return outcomes
 
 
-def follow(destination, seconds, limits=LIMITS, pace=None, alerts=lambda at: ()):
+def follow(destination, seconds, limits=LIMITS, alerts=lambda at: ()):
     """Return the rates, one each second, the last pace, and why it stopped."""
-    pace, rates, credit, outcomes = pace or pacing.start(limits), [], 0.0, []
+    pace, rates, credit, outcomes = pacing.start(limits, 0.0), [], 0.0, []
     for at in range(seconds):
         health = Health(at=1000.0 + at, outcomes=outcomes, waiting=int(destination.waiting), alerts=alerts(at))
         pace = pacing.adjust(pace, health, limits)
@@ -75,12 +75,6 @@ def test_a_plan_stops_if_many_of_its_tasks_fail_again():
     assert sum(rates) < 500
 
 
-def test_a_plan_that_continues_is_not_stopped_by_former_failures():
-    _, pace, why = follow(Destination(500, failing=0.5), 600)
-    assert why
-    assert not follow(Destination(500), 100, pace=pacing.resume(pace, LIMITS))[2]
-
-
 def test_a_few_failures_only_slow_a_plan_down():
     destination = Destination(5_000, failing=0.2)
     rates, pace, why = follow(destination, 120, PaceLimits(0.5, 100.0))
@@ -105,11 +99,11 @@ def test_a_plan_whose_destination_is_too_slow_at_the_lowest_rate_stops():
 
 def test_a_plan_whose_outcomes_are_not_heard_stops():
     health = Health(at=0.0, outcomes=[], waiting=0, unheard=pacing.MAX_UNHEARD, heard=0)
-    assert "send task events" in pacing.explain_stop(pacing.start(LIMITS), health)
+    assert "send task events" in pacing.explain_stop(pacing.start(LIMITS, 0.0), health)
 
 
 def test_unfinished_tasks_are_limited_by_the_rate_and_the_duration_of_a_task():
-    fast = pacing.Pace(rate=100.0, base_seconds=0.01)
-    assert pacing.count_allowed(fast) == 300
-    assert pacing.count_allowed(pacing.Pace(rate=2.0, base_seconds=30.0)) == 180
-    assert pacing.count_allowed(pacing.Pace(rate=0.5)) == pacing.MIN_UNFINISHED
+    fast = pacing.Pace(started_at=0.0, rate=100.0, base_seconds=0.01)
+    assert pacing.count_allowed(fast) == 500
+    assert pacing.count_allowed(pacing.Pace(started_at=0.0, rate=2.0, base_seconds=30.0)) == 300
+    assert pacing.count_allowed(pacing.Pace(started_at=0.0, rate=0.5)) == pacing.MIN_UNFINISHED

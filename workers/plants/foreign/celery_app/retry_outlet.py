@@ -96,7 +96,7 @@ class RedisOutlet:
 class AmqpOutlet:
     """The outlet on RabbitMQ."""
 
-    settle_seconds = 3.0 * HEARTBEAT_SECONDS
+    settle_seconds = 2.5 * HEARTBEAT_SECONDS
 
     def __init__(self, address: PlantAddress, staging: str) -> None:
         self._name, self._staging = address.name, staging
