@@ -68,9 +68,10 @@ class Pace(StoredDocument, frozen=True, kw_only=True):
     """The state between two calls; rates are in tasks per second, times in seconds since 1970.
 
     started_at: when the plan began or continued. errors: of the last outcomes, "" for a success. base_seconds: the
-    shortest median duration. usual_waiting: messages that waited before the first task was sent. too_fast: the rate that was too high at the last decrease, at
-    `decreased_at`. ended_since: outcomes since the last increase; ended_per_second: their moving mean. at_floor_since:
-    since when the lowest rate is too fast. because: why the rate was decreased.
+    shortest median duration. usual_waiting: messages that waited before the first task was sent. too_fast: the rate
+    that was too high at the last decrease, at `decreased_at`. ended_since: outcomes since the last increase;
+    ended_per_second: their moving mean. at_floor_since: since when the lowest rate is too fast. because: why the rate
+    was decreased.
     """
 
     rate: float
