@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 from celery import Celery
+from kombu import Queue
 
 from bench.celery.brokers import RABBITMQ, rabbitmq, valkey
 from tests.waiting import MAX_SECONDS
@@ -68,17 +69,21 @@ def declare(url, queue, **arguments):
             connection.default_channel.queue_declare(queue, durable=True, auto_delete=False, arguments=arguments)
 
 
+def iterate_messages(url, queue):
+    """Yield all messages of a queue, as a stock kombu consumer gets them; the caller acknowledges or rejects each."""
+    with Celery(broker=url).connection() as connection:
+        messages = Queue(queue, no_declare=True)(connection.default_channel)
+        while (message := messages.get()) is not None:
+            yield message
+
+
 def consume_all(url, queue):
-    """Return the arguments of all messages of a queue, as a stock kombu consumer gets them."""
+    """Return the first argument of all messages of a queue."""
     arguments = []
-    with Celery(broker=url).connection() as connection, connection.SimpleQueue(queue) as messages:
-        while True:
-            try:
-                message = messages.get(block=False)
-            except messages.Empty:
-                return arguments
-            arguments.append(message.payload[0][0])
-            message.ack()
+    for message in iterate_messages(url, queue):
+        arguments.append(message.payload[0][0])
+        message.ack()
+    return arguments
 
 
 MOVER = """
@@ -163,7 +168,8 @@ def test_dead_lettered_messages_are_requeued_to_where_they_came_from(rabbit):
     for queue in ("orders", "mails"):
         declare(rabbit, queue, **dead)
         publish(rabbit, queue, 5)
-        reject_all(rabbit, queue)
+        for message in iterate_messages(rabbit, queue):
+            message.reject()
     publish(rabbit, "dead", 2)
     messages = AmqpMessages(get_address(rabbit))
     deadline = time.monotonic() + MAX_SECONDS
@@ -175,15 +181,6 @@ def test_dead_lettered_messages_are_requeued_to_where_they_came_from(rabbit):
     assert result.moved == {"orders": 5, "mails": 5} and result.left == 2
     assert consume_all(rabbit, "orders") == consume_all(rabbit, "mails") == list(range(5))
     assert consume_all(rabbit, "dead") == [0, 1]
-
-
-def reject_all(url, queue):
-    with Celery(broker=url).connection() as connection, connection.SimpleQueue(queue) as messages:
-        while True:
-            try:
-                messages.get(block=False).reject()
-            except messages.Empty:
-                return
 
 
 def test_a_message_is_what_celery_itself_sends_apart_from_its_mark(tmp_path):
