@@ -1,1 +1,1 @@
-"""Retry plans: failed tasks and dead letters sent again, once each, at a pace that their destination can take."""
+"""Retry plans: failed tasks and dead letters, sent again once each, as fast as their destination allows."""

@@ -16,7 +16,7 @@ from workers.plants.foreign.retry_outlet import RetriedTask
 from workers.plants.plant import PlantUnavailable
 from workers.retries.items import RetryItem
 from workers.retries.outcomes import HeardOutcomes
-from workers.retries.pacing import Outcome
+from workers.retries.pacing import RetryOutcome
 
 DEAD_SECONDS = 30.0
 FAILED_AGAIN = "a new dead letter"
@@ -72,11 +72,11 @@ class DeadLetterOutlet:
         dead = sum(row["dead_letters"] for row in self._measure())
         new = max(0, dead - self._dead) if self._dead is not None else 0
         self._dead = dead
-        ended = {position: Outcome(WORDS[CHANGED]) for position in self._changed if position in open_tasks}
+        ended = {position: RetryOutcome(WORDS[CHANGED]) for position in self._changed if position in open_tasks}
         self._changed = []
         oldest = [position for position in sorted(open_tasks, key=open_tasks.__getitem__) if position not in ended]
-        ended |= dict.fromkeys(oldest[:new], Outcome(FAILED_AGAIN))
-        ended |= {position: Outcome() for position in oldest[new:] if now - open_tasks[position] >= DEAD_SECONDS}
+        ended |= dict.fromkeys(oldest[:new], RetryOutcome(FAILED_AGAIN))
+        ended |= {position: RetryOutcome() for position in oldest[new:] if now - open_tasks[position] >= DEAD_SECONDS}
         return HeardOutcomes(ended, [])
 
     def close(self) -> None: ...

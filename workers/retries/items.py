@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 import pyarrow as pa
 
+from common.stored_document import get_decoder
 from workers.plants.foreign.retry_outlet import RetriedTask
 
 CODEC = "zstd"
@@ -80,7 +81,10 @@ def encode_items(items: Sequence[RetryItem]) -> bytes:
 def decode_items(stored: "bytes | memoryview[int]") -> list[RetryItem]:
     data = bytes(stored)
     size = int.from_bytes(data[:_SIZE_BYTES], "big")
-    return msgspec.json.decode(pa.decompress(data[_SIZE_BYTES:], size, CODEC, asbytes=True), type=list[RetryItem])
+    items: list[RetryItem] = get_decoder(list[RetryItem]).decode(
+        pa.decompress(data[_SIZE_BYTES:], size, CODEC, asbytes=True)
+    )
+    return items
 
 
 def compute_hash(kind: str, plant: str, items: Sequence[RetryItem], limits: PaceLimits) -> str:

@@ -13,7 +13,7 @@ class RetryPlan(models.Model):
     query: the search that selected them. items: `workers.retries.items`. skipped: reason → tasks that are not retried;
     queues: destination → tasks. staging: the name of the list or queue that holds the messages not sent yet; its tasks
     have been sent in the order of the items. open_tasks: [[position, sent at]] of sent tasks whose end was not heard.
-    succeeded, failed, unheard: sent tasks by their outcome. pace: a `workers.retries.pacing.Pace`.
+    succeeded, failed, unheard: sent tasks by their outcome. pace: a `workers.retries.pacing.RetryPace`.
     """
 
     class Kind(models.TextChoices):

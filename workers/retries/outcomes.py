@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workers.retries.pacing import Outcome
+from workers.retries.pacing import RetryOutcome
 from workers.task_history.blocks import decode_record, find_rows
 from workers.task_history.models import RecentTask
 from workers.task_history.record import SUCCEEDED, TaskRecord
@@ -19,7 +19,7 @@ MAX_SEARCHED = 10
 class HeardOutcomes:
     """Positions of tasks by what was heard of them: their end, or nothing although no message waits any more."""
 
-    ended: Mapping[int, Outcome]
+    ended: Mapping[int, RetryOutcome]
     unheard: list[int]
 
 
@@ -33,7 +33,7 @@ def hear(
     """
     positions = {ids[position]: position for position in open_tasks}
     known = list(positions)
-    ended: dict[int, Outcome] = {}
+    ended: dict[int, RetryOutcome] = {}
     unknown = dict(open_tasks)
     for start in range(0, len(known), AT_ONCE):
         rows = RecentTask.objects.filter(plant=plant, task_id__in=known[start : start + AT_ONCE])
@@ -51,10 +51,10 @@ def hear(
     return HeardOutcomes(ended, unheard)
 
 
-def _describe(record: TaskRecord) -> Outcome:
+def _describe(record: TaskRecord) -> RetryOutcome:
     duration = None
     if record.ended is not None and record.received is not None:
         duration = max(0.0, record.ended - record.received)
     if record.state == SUCCEEDED:
-        return Outcome("", duration)
-    return Outcome(record.error.partition("(")[0].strip() or record.state, duration)
+        return RetryOutcome("", duration)
+    return RetryOutcome(record.error.partition("(")[0].strip() or record.state, duration)

@@ -40,7 +40,7 @@ MAX_ERROR = 80
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RetryOutcome:
     """The end of a sent task. error: "" if it succeeded; duration_seconds: from receipt to end, None if unknown."""
 
     error: str = ""
@@ -57,14 +57,14 @@ class Health:
     """
 
     at: float
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[RetryOutcome]
     waiting: int
     alerts: Sequence[str] = ()
     unheard: int = 0
     heard: int = 0
 
 
-class Pace(StoredDocument, frozen=True, kw_only=True):
+class RetryPace(StoredDocument, frozen=True, kw_only=True):
     """The state between two calls; rates are in tasks per second, times in seconds since 1970.
 
     started_at: when the plan began or continued. errors: of the last outcomes, "" for a success. base_seconds: the
@@ -88,12 +88,12 @@ class Pace(StoredDocument, frozen=True, kw_only=True):
     because: str = ""
 
 
-def start(limits: PaceLimits, at: float) -> Pace:
+def start(limits: PaceLimits, at: float) -> RetryPace:
     """Return the first pace, also of a plan that a person continues: former outcomes don't stop it again."""
-    return Pace(rate=_limit(START_RATE, limits), started_at=at)
+    return RetryPace(rate=_limit(START_RATE, limits), started_at=at)
 
 
-def adjust(pace: Pace, health: Health, limits: PaceLimits) -> Pace:
+def adjust(pace: RetryPace, health: Health, limits: PaceLimits) -> RetryPace:
     """Return the pace for the next second."""
     heard = _hear(pace, health)
     if why := _explain_congestion(heard, health):
@@ -111,7 +111,7 @@ def adjust(pace: Pace, health: Health, limits: PaceLimits) -> Pace:
     return replace_fields(heard, rate=_limit(rate, limits), ended_since=0)
 
 
-def explain_stop(pace: Pace, health: Health) -> str:
+def explain_stop(pace: RetryPace, health: Health) -> str:
     """Return why the plan has to stop, as a sentence without its end; "" if it may continue."""
     failures = [error for error in pace.errors if error]
     if len(pace.errors) >= MIN_OUTCOMES and len(failures) > STOP_SHARE * len(pace.errors):
@@ -127,13 +127,13 @@ def explain_stop(pace: Pace, health: Health) -> str:
     return ""
 
 
-def count_allowed(pace: Pace) -> int:
+def count_allowed(pace: RetryPace) -> int:
     """Return how many tasks may be unfinished at this pace."""
     seconds = UNFINISHED_SECONDS * max(1.0, pace.base_seconds or 0.0)
     return min(MAX_UNFINISHED, max(MIN_UNFINISHED, round(pace.rate * seconds)))
 
 
-def _hear(pace: Pace, health: Health) -> Pace:
+def _hear(pace: RetryPace, health: Health) -> RetryPace:
     errors = [*pace.errors, *(outcome.error[:MAX_ERROR] for outcome in health.outcomes)][-OUTCOMES:]
     known = [outcome.duration_seconds for outcome in health.outcomes if outcome.duration_seconds is not None]
     durations = [*pace.durations, *known][-DURATIONS:]
@@ -152,7 +152,7 @@ def _hear(pace: Pace, health: Health) -> Pace:
     )
 
 
-def _explain_congestion(pace: Pace, health: Health) -> str:
+def _explain_congestion(pace: RetryPace, health: Health) -> str:
     if _is_failing(pace):
         return f"{sum(map(bool, pace.errors))} of the last {len(pace.errors)} tasks failed again"
     more = health.waiting - (pace.usual_waiting or 0)
@@ -165,11 +165,11 @@ def _explain_congestion(pace: Pace, health: Health) -> str:
     return ""
 
 
-def _is_failing(pace: Pace) -> bool:
+def _is_failing(pace: RetryPace) -> bool:
     return len(pace.errors) >= MIN_OUTCOMES and sum(map(bool, pace.errors)) > BACK_OFF_SHARE * len(pace.errors)
 
 
-def _decrease(pace: Pace, health: Health, limits: PaceLimits, why: str) -> Pace:
+def _decrease(pace: RetryPace, health: Health, limits: PaceLimits, why: str) -> RetryPace:
     if health.at < pace.decreased_at + HOLD_SECONDS:
         return replace_fields(pace, because=why)
     # Where a queue fills, the rate is above what the destination can take, which is what ended per second.

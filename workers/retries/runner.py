@@ -26,7 +26,7 @@ from workers.retries import outcomes, pacing
 from workers.retries.dead_letter_outlet import DeadLetterOutlet
 from workers.retries.items import RetryItem, build_new_id, build_task, decode_items
 from workers.retries.models import RetryPlan
-from workers.retries.pacing import Health, Pace
+from workers.retries.pacing import Health, RetryPace
 from workers.retries.plans import ACTIVE, State, get_limits
 from workers.retries.watched_alerts import list_alerts
 
@@ -165,7 +165,7 @@ class _Sending:
         self._ids = _NewIds(plan.pk, created_at, items)
         self._open: dict[int, float] = {int(position): float(at) for position, at in plan.open_tasks}
         self._limits = get_limits(plan)
-        self._pace = convert(Pace, plan.pace, "pace") if plan.pace else pacing.start(self._limits, clock.now())
+        self._pace = convert(RetryPace, plan.pace, "pace") if plan.pace else pacing.start(self._limits, clock.now())
         self._left = plan.total - plan.sent
         self._waiting = 0
 

@@ -24,7 +24,7 @@ SEARCH = {"plant": PLANT, "q": "state:failed"}
 
 @pytest.fixture
 def shop(db):
-    RegisteredPlant.objects.create(name=PLANT, kind="celery", url="redis://127.0.0.1:1/0")
+    RegisteredPlant.objects.create(name=PLANT, kind="celery", url="redis://127.0.0.1:6379/0")
     now = time.time()
     store(*(build_failed(number, ended=now) for number in range(5)), build_failed(9, are_exact=False))
 
@@ -116,7 +116,7 @@ def test_dead_letters_are_requeued_by_an_approved_plan_and_what_changed_meanwhil
     letters = operator.get("/dead-letters/").context["page_obj"].object_list
     posted = {"action": "retry", "letter": [str(letter.name) for letter in letters], **REASON}
     plan = RetryPlan.objects.get(pk=fetch(operator, "/dead-letters/act", posted).json()["plan"])
-    assert (plan.kind, plan.plant, plan.queues) == ("dead-letters", "local", {"alert": 2})
+    assert (plan.kind, plan.plant, plan.queues) == ("dead-letters", "main", {"alert": 2})
     plans.approve(plan.pk, plan.hash, None, "agreed", now=timezone.now())
     first = letters[0].name
     dead_letters.place_of(first).discard({first.id: first.digest})
@@ -126,7 +126,7 @@ def test_dead_letters_are_requeued_by_an_approved_plan_and_what_changed_meanwhil
         seconds[0] += passed
 
     clock = PlanClock(lambda: time.time() + seconds[0], lambda: seconds[0], pass_time)
-    runner.advance("local", control, open_plan_outlet, clock)
+    runner.advance("main", control, open_plan_outlet, clock)
     plan.refresh_from_db()
     assert (plan.state, plan.sent, plan.succeeded) == ("done", 2, 2)
     assert operator.get("/dead-letters/").context["page_obj"].paginator.count == 0

@@ -4,7 +4,7 @@ import pytest
 
 from workers.retries import pacing
 from workers.retries.items import PaceLimits
-from workers.retries.pacing import Health, Outcome
+from workers.retries.pacing import Health, RetryOutcome
 
 LIMITS = PaceLimits(0.5, 1_000.0)
 
@@ -28,7 +28,7 @@ class Destination:
             self.failed += self.failing
             error = "ConnectionError" if self.failed >= 1.0 else ""
             self.failed -= 1.0 if error else 0.0
-            outcomes.append(Outcome(error, duration))
+            outcomes.append(RetryOutcome(error, duration))
         return outcomes
 
 
@@ -103,7 +103,7 @@ def test_a_plan_whose_outcomes_are_not_heard_stops():
 
 
 def test_unfinished_tasks_are_limited_by_the_rate_and_the_duration_of_a_task():
-    fast = pacing.Pace(started_at=0.0, rate=100.0, base_seconds=0.01)
+    fast = pacing.RetryPace(started_at=0.0, rate=100.0, base_seconds=0.01)
     assert pacing.count_allowed(fast) == 500
-    assert pacing.count_allowed(pacing.Pace(started_at=0.0, rate=2.0, base_seconds=30.0)) == 300
-    assert pacing.count_allowed(pacing.Pace(started_at=0.0, rate=0.5)) == pacing.MIN_UNFINISHED
+    assert pacing.count_allowed(pacing.RetryPace(started_at=0.0, rate=2.0, base_seconds=30.0)) == 300
+    assert pacing.count_allowed(pacing.RetryPace(started_at=0.0, rate=0.5)) == pacing.MIN_UNFINISHED
