@@ -61,8 +61,10 @@ def act(
     """Move, requeue, or delete the oldest messages. To delete them, `confirm` is the name of the queue."""
     if action not in ACTIONS:
         raise BadInput("action", f"must be {', '.join(ACTIONS)}, not {action[:40]!r}.")
-    permission = "messages.purge" if action == PURGE else "messages.move"
-    require_permission(actor, permission)
+    if action == PURGE:
+        require_permission(actor, "messages.purge")
+    else:
+        require_permission(actor, "messages.move")
     why, most = read_reason(reason), _check_count(count)
     if action == MOVE and (not destination or destination == queue):
         raise BadInput("destination", "must be another queue.")
