@@ -1,7 +1,7 @@
 """The life of a retry plan, apart from its sending (`workers.retries.runner`).
 
-    proposed → approved → staging → sending → done
-             ↘ rejected, expired   ⇅ paused → ending → ended
+    proposed → approved → staging → sending → ending → done, ended
+             ↘ rejected, expired   ⇅ paused ↗
 
 A plan pauses by itself, or because a person pauses it, and continues where it was. What a person ends is not sent any
 more. Every function that refuses raises BadInput and changes nothing.

@@ -20,7 +20,7 @@ from common.errors import BadInput, WeirError
 from common.stored_document import convert, convert_to_plain
 from workers.coordination.leases import Lease
 from workers.observability.spans import span
-from workers.plants.foreign.retry_outlet import DestinationMissing, RetryOutlet
+from workers.plants.foreign.retry_outlet import DestinationMissing, RetryOutlet, StagingLost
 from workers.plants.registry import UnknownPlant
 from workers.retries import outcomes, pacing
 from workers.retries.dead_letter_outlet import DeadLetterOutlet
@@ -44,10 +44,6 @@ OutletOpener = Callable[[RetryPlan, str], RetryOutlet]  # plan, name of the stag
 
 class RetryPlanOvertaken(WeirError):  # noqa: N818
     """The plan was paused or ended, or another process advances it: this one leaves no trace."""
-
-
-class StagingLost(WeirError):  # noqa: N818
-    """Staged messages were deleted or moved by somebody else."""
 
 
 @dataclass(frozen=True)
@@ -96,12 +92,12 @@ class _PlanRun:
             return
         plan = RetryPlan.objects.get(pk=self._number)
         try:
-            if plan.state == State.ENDING:
-                self._end(plan)
-                return
             if plan.state in (State.APPROVED, State.STAGING):
                 self._stage(plan)
-            self._send(plan)
+            if plan.state == State.SENDING:
+                self._send(plan)
+            if plan.state == State.ENDING:
+                self._end(plan)
         except UnknownPlant as error:
             self._write(plan, state=State.ENDED, note=f"{error}", ended_at=self._get_time())
         except (DestinationMissing, StagingLost, BadInput) as error:
@@ -134,14 +130,28 @@ class _PlanRun:
             outlet.close()
 
     def _end(self, plan: RetryPlan) -> None:
-        left = self._discard(plan) if plan.staging else plan.total
-        sent = plan.total - left if plan.started_at else 0
-        self._write(plan, state=State.ENDED, sent=sent, ended_at=self._get_time())
+        if plan.staging:
+            outlet = self._open_outlet(plan, plan.staging)
+            try:
+                if plan.started_at is not None:
+                    self._record_sent(plan, outlet)
+                outlet.discard()
+            finally:
+                outlet.close()
+        state = State.DONE if plan.sent == plan.total else State.ENDED
+        self._write(plan, state=state, ended_at=self._get_time())
 
-    def _discard(self, plan: RetryPlan) -> int:
+    def _record_sent(self, plan: RetryPlan, outlet: RetryOutlet) -> None:
+        """Store how much was sent, before the staging that shows it is deleted."""
+        try:
+            self._write(plan, sent=plan.total - outlet.count_staged())
+        except StagingLost:
+            logger.info("The staging of retry plan %s is deleted already.", plan.pk)
+
+    def _discard(self, plan: RetryPlan) -> None:
         outlet = self._open_outlet(plan, plan.staging)
         try:
-            return outlet.discard()
+            outlet.discard()
         finally:
             outlet.close()
 
@@ -232,15 +242,11 @@ class _Sending:
         if why := pacing.explain_stop(self._pace, health):
             state, note = State.PAUSED, f"Stopped after {plan.sent:,} of {plan.total:,}: {why}."
         elif not self._left and not self._open and is_settled:
-            state, note = State.DONE, ""
-        ended_at = datetime.fromtimestamp(now, UTC) if state == State.DONE else None
-        if state == State.DONE:
-            self._outlet.discard()
+            state, note = State.ENDING, ""
         self._write(
             plan,
             state=state,
             note=note,
-            ended_at=ended_at,
             sent=plan.sent,
             succeeded=plan.succeeded,
             failed=plan.failed,

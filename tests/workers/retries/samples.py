@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from workers.plants.foreign.retry_outlet import StagingLost
 from workers.plants.plant import PlantUnavailable
 from workers.retries import plans
 from workers.retries.items import PaceLimits
@@ -89,7 +90,9 @@ class MemoryOutlet:
 
     def count_staged(self):
         self.broker.step()
-        return len(self.broker.stagings.get(self.name, []))
+        if self.name not in self.broker.stagings:
+            raise StagingLost("shop has lost the staged messages.")
+        return len(self.broker.stagings[self.name])
 
     def send(self, most):
         self.broker.step()
@@ -100,7 +103,9 @@ class MemoryOutlet:
         return len(part)
 
     def discard(self):
-        return len(self.broker.stagings.pop(self.name, []))
+        left = len(self.broker.stagings.pop(self.name, []))
+        self.broker.step()
+        return left
 
     def count_waiting(self, queues):
         return self.broker.waiting

@@ -131,7 +131,14 @@ def test_a_plan_waits_for_a_broker_that_cannot_be_reached(control):
     assert advance(control, broker, Worker(broker)).state == State.DONE
 
 
-def test_a_plan_whose_staged_messages_disappear_stops(control):
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (dict.clear, "shop has lost the staged messages"),
+        (lambda stagings: next(iter(stagings.values())).clear(), "staged messages have disappeared"),
+    ],
+)
+def test_a_plan_whose_staged_messages_disappear_stops(control, change, said):
     store_failed(3_000)
     approve(propose(PaceLimits(1.0, 1.0)))
     broker = MemoryBroker()
@@ -141,11 +148,11 @@ def test_a_plan_whose_staged_messages_disappear_stops(control):
     def delete_after_five_seconds(seconds):
         pass_time(seconds)
         if worker.seconds >= 5.0:
-            broker.stagings.clear()
+            change(broker.stagings)
 
     worker.sleep = delete_after_five_seconds
     plan = advance(control, broker, worker)
-    assert plan.state == State.PAUSED and "staged messages have disappeared" in plan.note
+    assert plan.state == State.PAUSED and said in plan.note
 
 
 def test_the_pace_of_a_plan_is_the_one_that_a_person_allows(control):

@@ -11,6 +11,10 @@ class DestinationMissing(WeirError):  # noqa: N818
     """A queue that messages were to be sent to does not exist. They are still staged."""
 
 
+class StagingLost(WeirError):  # noqa: N818
+    """Staged messages were deleted or moved by somebody else, or the broker has lost them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RetriedTask:
     """A task to run again.
@@ -35,7 +39,7 @@ class RetryOutlet(Protocol):
     """Where the tasks of one plan are staged and sent.
 
     Tasks are sent in the order in which they were staged. Each is staged or sent, never both, whenever a process or a
-    connection dies. All methods raise PlantUnavailable, InvalidPlantResponse, and DestinationMissing.
+    connection dies. All methods raise PlantUnavailable, InvalidPlantResponse, DestinationMissing, and StagingLost.
 
     settle_seconds: how long staged tasks may be hidden that a frozen connection holds; nothing is complete before.
     """

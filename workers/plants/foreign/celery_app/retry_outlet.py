@@ -17,7 +17,7 @@ from workers.plants.foreign.celery_app.message_moves import HEARTBEAT_SECONDS, M
 from workers.plants.foreign.celery_app.retry_message import build_amqp_message, build_redis_message, read_destination
 from workers.plants.foreign.celery_app.transport import read_layout
 from workers.plants.foreign.kind import PlantAddress
-from workers.plants.foreign.retry_outlet import DestinationMissing, RetriedTask, RetryOutlet
+from workers.plants.foreign.retry_outlet import DestinationMissing, RetriedTask, RetryOutlet, StagingLost
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 AT_ONCE = 500
@@ -43,19 +43,25 @@ class RedisOutlet:
     def __init__(self, address: PlantAddress, staging: str) -> None:
         self._name, self._layout = address.name, read_layout(address)
         self._staging = f"{self._layout.prefix}{staging}"
+        # An empty list does not exist: this key tells one that is sent from one that was lost.
+        self._mark = f"{self._staging}.open"
         self._broker = RedisBroker(address)
 
     def stage(self, tasks: Sequence[RetriedTask]) -> int:
         with self._convert_errors() as server:
-            server.delete(self._staging)
+            server.delete(self._staging, self._mark)
             for start in range(0, len(tasks), AT_ONCE):
                 part = tasks[start : start + AT_ONCE]
                 server.lpush(self._staging, *map(build_redis_message, part))
-            return int(server.llen(self._staging))
+            server.set(self._mark, len(tasks))
+        return self.count_staged()
 
     def count_staged(self) -> int:
         with self._convert_errors() as server:
-            return int(server.llen(self._staging))
+            count, exists = server.pipeline(transaction=True).llen(self._staging).exists(self._mark).execute()
+        if not exists:
+            raise StagingLost(f"{self._name} has lost the staged messages.")
+        return int(count)
 
     def send(self, most: int) -> int:
         moved = 0
@@ -73,7 +79,7 @@ class RedisOutlet:
     def discard(self) -> int:
         with self._convert_errors() as server:
             pipeline = server.pipeline(transaction=True)
-            count, _ = pipeline.llen(self._staging).delete(self._staging).execute()
+            count, _ = pipeline.llen(self._staging).delete(self._staging, self._mark).execute()
             return int(count)
 
     def count_waiting(self, queues: Sequence[str]) -> int:
@@ -111,7 +117,10 @@ class AmqpOutlet:
         return self.count_staged()
 
     def count_staged(self) -> int:
-        return self._channel.count_ready(self._staging) or 0
+        count = self._channel.count_ready(self._staging)
+        if count is None:
+            raise StagingLost(f"{self._name} has lost the staged messages.")
+        return count
 
     def send(self, most: int) -> int:
         result = self._channel.move(self._staging, most, read_destination)
