@@ -30,6 +30,7 @@ RAIL: tuple[tuple[str, str, Section], ...] = (
     ("manual-changes", "Manual changes", "control"),
     ("windows", "Planned windows", "control"),
     ("plans", "Plans", "control"),
+    ("retries", "Retries", "control"),
     ("alerts", "Open", "incidents"),
     ("objectives", "Service levels", "incidents"),
     ("alert-review", "Past incidents", "incidents"),

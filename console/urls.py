@@ -25,7 +25,7 @@ from console.pages.plant import assistant_proposals, attach, overview, plans, pl
 from console.pages.queues import dead_letters, queue_definitions, queues
 from console.pages.records import costs, differences, ledger, shared_link, timeline
 from console.pages.task_history import failure_groups, task
-from console.pages.work import drills, figures, lab, tasks
+from console.pages.work import drills, figures, lab, retries, tasks
 
 handler403 = "console.pages.frame.page.forbidden"
 handler500 = "console.web.problem.answer_failure"
@@ -106,6 +106,14 @@ urlpatterns = [
     path("plans/<int:plan_id>/reject", plans.reject, name="plan-reject"),
     path("plans/<int:plan_id>/stop", plans.stop, name="plan-stop"),
     path("plans/<int:plan_id>/roll-back", plans.roll_back, name="plan-roll-back"),
+    path("retries/", retries.retries_page, name="retries"),
+    path("retries/propose", retries.propose, name="retry-propose"),
+    path("retries/<int:plan_id>/", retries.retries_page, name="retry-plan"),
+    path("retries/<int:plan_id>/approve", retries.approve, name="retry-approve"),
+    path("retries/<int:plan_id>/reject", retries.reject, name="retry-reject"),
+    path("retries/<int:plan_id>/pause", retries.pause, name="retry-pause"),
+    path("retries/<int:plan_id>/resume", retries.resume, name="retry-resume"),
+    path("retries/<int:plan_id>/end", retries.end, name="retry-end"),
     path("proposals/", assistant_proposals.proposals_page, name="proposals"),
     path("proposals/<int:proposal_id>/", assistant_proposals.proposals_page, name="proposal"),
     path("proposals/<int:proposal_id>/decide", assistant_proposals.decide, name="proposal-decide"),

@@ -11,6 +11,7 @@ import workers.alerts.lifecycle.models
 import workers.lab.models
 import workers.objectives.models
 import workers.plants.models
+import workers.retries.models
 import workers.task_history.models
 import workers.windows.models  # noqa: F401
 from workers.coordination.packed_json import PackedJSONField

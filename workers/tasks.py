@@ -42,12 +42,16 @@ from workers.plants.steered import NotObserved, open_published_plant
 from workers.pool import hosts
 from workers.pool.departures import CompletionReporter
 from workers.pool.selection import build_celery_queue
+from workers.retries import plans as retry_plans
+from workers.retries import runner as retrying
+from workers.retries.outlets import open_plan_outlet
 from workers.steering import enforcing, overrides
 from workers.task_history.own_tasks import record_dead_letters
 
 hosts.install()
 logger = logging.getLogger(__name__)
 _attached_ticks = AttachedTicks()
+_attached_retrying = AttachedTicks("The retry plans of %s were not advanced; Weir retries this.")
 _attached_undoing = AttachedTicks("The interventions at %s were not undone; Weir retries this.")
 END_PAUSES_SECONDS = (1.0, 3.0, 6.0)  # a restart, or a fail-over
 
@@ -179,10 +183,18 @@ def upkeep() -> None:
     overrides.expire_due(now, control)
     enforcing.reconcile(control, now)
     plans.void_due(now)
+    retry_plans.tidy(now)
     reports.send_due(now)
     if snapshot is not None:
         execution.tidy(control, snapshot, now)
     sweep(topology)
+
+
+@shared_task(name="workers.tasks.advance_retries", ignore_result=True)
+def advance_retries() -> None:
+    """Send the tasks of retry plans, in a thread for each plant: sending goes on between two calls."""
+    for plant in retrying.list_active_plants():
+        _attached_retrying.begin(plant, partial(retrying.advance, plant, control_server(), open_plan_outlet))
 
 
 @shared_task(name="workers.tasks.undo_interventions", ignore_result=True)

@@ -160,6 +160,14 @@ class DeadLetterFilter:
         )
 
 
+def describe_filter(criteria: DeadLetterFilter | None) -> str:
+    """Return a filter in words; None: of letters that were chosen one by one."""
+    if criteria is None:
+        return "chosen dead letters"
+    known = [f"{name}:{value}" for name, value in vars(criteria).items() if value]
+    return " ".join(["dead letters", *known])
+
+
 @dataclass(frozen=True, kw_only=True)
 class ErrorGroup:
     """Dead letters of a queue with the same error."""

@@ -27,6 +27,7 @@ ROWS: tuple[tuple[str, str, int], ...] = (  # name, task, seconds
     ("weir: tick loops", TICK, 1),
     ("weir: advance plans, restore lost points", "workers.tasks.advance", 1),
     ("weir: manage batch tasks", "workers.tasks.manage_tasks", 2),
+    ("weir: send tasks of retry plans", "workers.tasks.advance_retries", 2),
     ("weir: upkeep of loops and overrides", "workers.tasks.upkeep", 5),
     ("weir: undo interventions at attached plants", "workers.tasks.undo_interventions", TRY_SECONDS),
     ("weir: repeat people's orders to attached plants", "workers.tasks.repeat_orders", REPEAT_SECONDS),

@@ -14,7 +14,7 @@ None if a loop acts; `snapshot` is the newest one (`PublishedPlant.observe`).
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import redis
 from django.contrib.auth import models as accounts
@@ -68,7 +68,7 @@ def approve(
             raise BadInput("plan", f"is no longer valid: {drift} Propose it again.")
         if len(row.approvals) + 1 >= needed:
             return record_approval(row, get_user_name(user), why, now)
-        row.approvals = [*row.approvals, _build_approval(get_user_name(user), why, now)]
+        row.approvals = [*row.approvals, build_approval(get_user_name(user), why, now)]
         row.expires_at = now + get_approval_timeout()
         row.note = f"{get_user_name(user)} has approved it; another user has to approve it too."
         row.save(update_fields=["approvals", "expires_at", "note"])
@@ -152,7 +152,17 @@ def lock_plan(plan: Plan | int) -> Plan:
     return row
 
 
-def explain_approval_refusal(plan: Plan, user: User) -> str:
+class ApprovedPlan(Protocol):
+    """A plan that people approve by its hash: of moved points, or of retried tasks."""
+
+    @property
+    def approvals(self) -> Any: ...
+
+    @property
+    def owner(self) -> Any: ...
+
+
+def explain_approval_refusal(plan: ApprovedPlan, user: User) -> str:
     """Return why this person's approval can't be the next one, else "".
 
     Two approvals are from two persons, and the second is not from the proposer.
@@ -172,13 +182,14 @@ def get_approval_timeout() -> timedelta:
 
 def record_approval(plan: Plan, by: str, reason: str, now: datetime) -> Plan:
     """Return the plan with its last approval: it is executed from now on."""
-    plan.approvals = [*plan.approvals, _build_approval(by, reason, now)]
+    plan.approvals = [*plan.approvals, build_approval(by, reason, now)]
     plan.state, plan.note = Plan.State.APPROVED, ""
     plan.save(update_fields=["approvals", "state", "note"])
     return plan
 
 
-def _build_approval(by: str, reason: str, now: datetime) -> dict[str, Any]:
+def build_approval(by: str, reason: str, now: datetime) -> dict[str, Any]:
+    """Return an entry of a plan's approvals."""
     return {"by": by, "reason": reason, "at": now.timestamp()}
 
 

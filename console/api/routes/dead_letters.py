@@ -15,9 +15,12 @@ from console.accounts.access import Actor
 from console.actions import dead_letter_steering, dead_letters
 from console.actions.dead_letter_steering import DeadLetterReport
 from console.actions.dead_letters import DeadLetterFilter, ErrorGroup, Name
+from console.actions.retries import RetryPlanDocument, describe_plan, propose_dead_letters
 from console.api.request.answers import STORED_BYTES, Json, Router, build_answer
 from console.api.request.authentication import actor_for
 from console.api.request.input import GivenTime, RequestBody, UtcTime, check_rows
+from workers.retries.items import PaceLimits
+from workers.retries.plans import USUAL
 
 router = Router(tags=["dead letters"])
 
@@ -112,6 +115,17 @@ class ChosenDeadLetters(RequestBody):
         wanted = self.filter.filter()
         return dead_letter_steering.list_matching(actor, wanted, self.through, self.digest, self.count)
 
+    def describe(self) -> str:
+        """Return the filter in words."""
+        return dead_letters.describe_filter(self.filter.filter() if self.filter else None)
+
+
+class PacedDeadLetters(ChosenDeadLetters):
+    """Dead letters to requeue by a plan; `min_rate` and `max_rate` limit its pace, in letters per second."""
+
+    min_rate: float = USUAL.min_rate
+    max_rate: float = USUAL.max_rate
+
 
 class Fix(RequestBody):
     """`event` has the fields to change, of the event at `row` of the letter that `digest` identifies."""
@@ -174,6 +188,14 @@ def get_letter_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) 
 def requeue_letters(request: HttpRequest, body: ChosenDeadLetters) -> DeadLetterReport:
     actor = actor_for(request, "dead_letters.requeue")
     return dead_letter_steering.act(actor, "requeue", body.list_names(actor), body.reason)
+
+
+@router.post("/dead-letters/retry", summary="Propose a retry plan that requeues dead letters at a pace")
+def retry_letters(request: HttpRequest, body: PacedDeadLetters) -> RetryPlanDocument:
+    actor = actor_for(request, "dead_letters.requeue")
+    limits = PaceLimits(body.min_rate, body.max_rate)
+    names = body.list_names(actor)
+    return describe_plan(propose_dead_letters(actor, names, body.describe(), body.reason, limits, timezone.now()))
 
 
 @router.post("/dead-letters/discard", summary="Discard dead letters permanently")

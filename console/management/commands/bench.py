@@ -37,6 +37,7 @@ BENCHES = {
     "laws": "laws",
     "celery": "",
     "task_history": "celery",
+    "retry": "celery",
     "fanout": "console",
     "page": "console",
     "timeline": "console",
@@ -54,7 +55,7 @@ BENCHES = {
     "peers": "peers",
 }
 
-OPTIONS = {"rules": ("count", "seed"), "task_history": ("count",)}  # of some benches
+OPTIONS = {"rules": ("count", "seed"), "task_history": ("count",), "retry": ("count",)}  # of some benches
 MAX_COUNT = 10_000_000
 MAX_SECONDS = 43_200  # takes a night
 ADDITIONS = 10_000_000
@@ -120,7 +121,7 @@ class Command(JsonCommand):
         parser.add_argument("names", metavar="NAME", nargs="*")
         parser.add_argument("--all", action="store_true", help="all available benchmarks")
         parser.add_argument("--seconds", type=parse_option_number, default=3.0, help="duration of each measurement, s")
-        counted = "expressions that `rules` compares, or tasks that `task_history` stores"
+        counted = "expressions that `rules` compares, or tasks that `task_history` stores or `retry` sends"
         parser.add_argument("--count", type=parse_option_whole_number, help=counted)
         parser.add_argument("--seed", type=parse_option_whole_number, help="seed of the expressions that `rules` makes")
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")

@@ -16,6 +16,7 @@ from console.accounts.access import actor_of, admit, require_permission
 from console.actions import dead_letter_steering, dead_letters
 from console.actions.dead_letter_steering import EDITABLE
 from console.actions.dead_letters import DeadLetterFilter, ErrorGroup, FoundDeadLetters, Name, NamedDeadLetter
+from console.actions.retries import propose_dead_letters
 from console.display.formats import format_for_input
 from console.input.form_values import parse_number, parse_row_id, parse_time
 from console.pages.frame.filtered_list import read_filter, span_of
@@ -29,10 +30,12 @@ from console.pages.frame.page import (
     render_page,
 )
 from queues.models import Queue
+from workers.retries.plans import USUAL
 
 PAGE_ROWS = 50
 TEXTS = ("queue", "error", "type", "worker")
 FILTER = (*TEXTS, "from", "to")
+RETRY = "retry"  # an action besides those that take effect at once
 EVENT = "event-"  # the fields of an event
 
 
@@ -178,16 +181,16 @@ def _as_text(event: Mapping[str, Any] | None) -> dict[str, str]:
 
 @declare_action("dead_letters.requeue", letters_page)
 def act(request: HttpRequest) -> ActionResult:
-    """Requeue or discard letters.
+    """Requeue or discard letters, or propose a plan that requeues them at a pace.
 
-    Posted: action (requeue, discard), letter (repeated names) or all=1 with the filter, through, digest and count of
-    what was shown; reason; to discard, confirm (the queue's name).
+    Posted: action (requeue, discard, retry), letter (repeated names) or all=1 with the filter, through, digest and
+    count of what was shown; reason; to discard, confirm (the queue's name).
     """
     posted, actor = request.POST, actor_of(request)
     wanted = posted.get("action", "")
-    if wanted not in dead_letter_steering.ACTIONS:
+    if wanted not in (*dead_letter_steering.ACTIONS, RETRY):
         raise BadInput("action", f"must be {' or '.join(dead_letter_steering.ACTIONS)}, not {wanted[:40]!r}.")
-    admit(actor, f"dead_letters.{wanted}")
+    admit(actor, f"dead_letters.{'requeue' if wanted == RETRY else wanted}")
     if posted.get("all"):
         names = dead_letter_steering.list_matching(
             actor,
@@ -198,6 +201,11 @@ def act(request: HttpRequest) -> ActionResult:
         )
     else:
         names = dead_letters.parse_names(posted.getlist("letter"))
+    if wanted == RETRY:
+        query = dead_letters.describe_filter(filter_of(posted) if posted.get("all") else None)
+        plan = propose_dead_letters(actor, names, query, posted.get("reason", ""), USUAL, timezone.now())
+        plan_url = reverse("retry-plan", args=[plan.pk])
+        return ActionResult(f"Retry plan {plan.pk} waits for approval.", plan_url, {"plan": plan.pk, "go": plan_url})
     report = dead_letter_steering.act(actor, wanted, names, posted.get("reason", ""), posted.get("confirm", ""))
     url = reverse("dead-letters") + f"?{_query(posted)}".rstrip("?")
     go = {"go": url} if posted.get("return") else {}

@@ -160,7 +160,8 @@ WITH_A_REASON = """
     users/<username>/enable users/<username>/reset users/<username>/second-factor
     users/<username>/passkeys/<passkey_id>/remove applications/<name>/restart
     applications/<name>/stop applications/<name>/start objectives/<name>/remove
-    proposals/<proposal_id>/reject windows/<window_id>/end
+    proposals/<proposal_id>/reject windows/<window_id>/end retries/<plan_id>/reject retries/<plan_id>/pause
+    retries/<plan_id>/resume retries/<plan_id>/end
 """
 API_BODIES = {
     **{f"POST api/v1/{route}": {"reason": "a test"} for route in WITH_A_REASON.split()},
@@ -195,6 +196,11 @@ API_BODIES = {
     "POST api/v1/loops/<loop_id>/mode": {"mode": "auto", "reason": "a test"},
     "POST api/v1/loops/<loop_id>/mode-proposal": {"approve": False, "reason": "a test"},
     "POST api/v1/plans/<plan_id>/approve": {"hash": "0" * 64, "reason": "a test"},
+    "POST api/v1/retries": {"plant": "main", "query": "state:failed", "reason": "a test"},
+    "POST api/v1/retries/preview": {"plant": "main", "query": "state:failed"},
+    "POST api/v1/retries/<plan_id>/approve": {"hash": "0" * 64, "reason": "a test"},
+    "POST api/v1/plants/<plant>/messages": {"queue": "pay", "action": "purge", "reason": "a test"},
+    "POST api/v1/plants/<plant>/messages/preview": {"queue": "pay"},
     "POST api/v1/queues/<queue>/points": {"points": {"n1": 1000}, "reason": "a test"},
     "POST api/v1/queues/<queue>/create": {"kind": "jobs", "reason": "a test"},
     "POST api/v1/queues/<queue>/definition": {"digest": "", "reason": "a test"},
@@ -209,6 +215,7 @@ API_BODIES = {
     "POST api/v1/drills": {"scenario": "burst"},
     "POST api/v1/drills/schedule": {"until": "2026-11-20T03:12:00Z"},
     "POST api/v1/dead-letters/requeue": {"letters": ["alert/n1/1-0/x"], "reason": "a test"},
+    "POST api/v1/dead-letters/retry": {"letters": ["alert/n1/1-0/x"], "reason": "a test"},
     "POST api/v1/dead-letters/discard": {"letters": ["alert/n1/1-0/x"], "reason": "a test"},
     "POST api/v1/dead-letters/<queue>/<node>/<dead_id>/fix": {"digest": "x", "event": {}, "reason": "a test"},
     "POST api/v1/tasks": {"name": "mine", "job": "retention", "reason": "a test"},

@@ -30,6 +30,8 @@ from workers.task_history.record import TaskRecord
 from workers.task_history.recorder import record_finished
 from console.incidents.changes import keep_changes
 from console.models import Drill
+from workers.retries.items import encode_items
+from workers.retries.models import RetryPlan
 from workers.windows.models import ExpectedAlert, PlannedWindow
 from pathlib import Path
 
@@ -102,7 +104,13 @@ TaskGap.objects.create(plant="main", since=failed - 8, until=failed - 2, reason=
 run = Run.objects.create(task=task_definitions.define("walked", "retention"), single_instance=True)
 experiment = Experiment.objects.create(scenario="crash", laws=["thesis"])
 ExperimentResult.objects.create(experiment=experiment, law="thesis", metrics={"events_lost": 1}, seconds=2)
-print(json.dumps({"loop": loop.pk, "entry": entry.pk, "plan": plan.pk, "alert": alert.pk,
+retry = RetryPlan.objects.create(
+    plant="shop", query="state:failed name:shop.pay since:2h", reason="The bank is back.", items=encode_items([]),
+    total=1240, sent=320, succeeded=290, failed=12, skipped={"arguments": 31, "succeeded-later": 4},
+    queues={"pay": 1240}, min_rate=0.5, max_rate=200.0, hash="b7" * 32, state="paused",
+    note="Paused by admin: lunch.", created_at=now, expires_at=now + timedelta(hours=8), started_at=now,
+)
+print(json.dumps({"retry": retry.pk, "loop": loop.pk, "entry": entry.pk, "plan": plan.pk, "alert": alert.pk,
     "override": override.pk, "objective": objective.name, "run": run.pk,
     "experiment": experiment.pk, "task": "walked", "drill": drill.pk,
     "window": window.pk}))
@@ -153,10 +161,12 @@ from console.models import Drill
 from workers.models import LedgerEntry, Override, Plan, Run
 from workers.objectives.models import Objective
 from workers.task_history.models import FailureGroup, RecentTask, TaskFeed, TaskGap
+from workers.retries.models import RetryPlan
 from workers.windows.models import PlannedWindow
 ids = json.loads(sys.argv[1])
 for kind, model in (("alert", Alert), ("plan", Plan), ("override", Override), ("entry", LedgerEntry),
-                    ("run", Run), ("experiment", Experiment), ("drill", Drill), ("window", PlannedWindow)):
+                    ("run", Run), ("experiment", Experiment), ("drill", Drill), ("window", PlannedWindow),
+                    ("retry", RetryPlan)):
     model.objects.filter(pk=ids[kind]).delete()
 Objective.objects.filter(name=ids["objective"]).delete()
 for model in (RecentTask, FailureGroup, TaskGap, TaskFeed):

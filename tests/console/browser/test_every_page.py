@@ -38,6 +38,7 @@ PAGES = (
 # Pages of single things, of which the console is given one each.
 SINGLE_PAGES = (
     "/windows/{window}/", "/alerts/{alert}/", "/alerts/{alert}/incident/", "/plans/{plan}/", "/drills/{drill}/",
+    "/retries/{retry}/",
     "/service-levels/{objective}/",
     "/service-levels/new/", "/loops/{loop}/", "/ledger/{entry}/", "/tasks/{task}/", "/runs/{run}/",
     "/lab/{experiment}/", "/lab/compare?id={experiment}", "/lab/figures/", "/lab/figures/xu-figure-6/",

@@ -16,6 +16,8 @@ from controllers.parallelism.measured_topology import MeasuredTopology
 from workers.documents.plants import FoundPart, FoundPlant, PlantSection, PlantStatus, SensorStatus
 from workers.host import egress
 from workers.plants.foreign.client import PlantClient
+from workers.plants.foreign.queue_messages import QueueMessages
+from workers.plants.foreign.retry_outlet import RetryOutlet
 from workers.plants.plant import ElasticPlant, PlantUnavailable
 from workers.plants.reached import USUAL, ConvergenceTimeout
 
@@ -179,7 +181,8 @@ class AdapterKind:
     pace: how such plants can be controlled; None: like any plant, whose rescales are slow and stop it.
     interventions: what people may do there besides. ends_idle: if fewer tasks are ordered, only idle ones end, so a
     person's order is repeated (`repeated_orders`). completes: whether it reports each completion, so that each of its
-    pools has a concurrency loop.
+    pools has a concurrency loop. open_retry_outlet: opens where its tasks are sent again, with a name for what is
+    staged there; open_messages: opens the messages of its queues. Both raise `PlantUnavailable` and `BadInput`.
     """
 
     name: str
@@ -200,6 +203,8 @@ class AdapterKind:
     interventions: tuple[InterventionKind, ...] = ()
     ends_idle: bool = False
     completes: bool = False
+    open_retry_outlet: Callable[[PlantAddress, str], RetryOutlet] | None = None
+    open_messages: Callable[[PlantAddress], QueueMessages] | None = None
 
     def run_inspection(self, address: PlantAddress) -> FoundPlant:
         """Return what exists there; change nothing. Raise `PlantUnavailable`, `InvalidPlantResponse`, `BadInput`."""

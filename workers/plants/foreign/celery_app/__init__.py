@@ -24,7 +24,9 @@ from workers.plants.foreign.celery_app.broker import (
 from workers.plants.foreign.celery_app.events import EventListener, TaskEvents
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS, PAUSE, RETAINED_SECONDS
 from workers.plants.foreign.celery_app.plant import ASK, LISTEN, CeleryPlant
+from workers.plants.foreign.celery_app.queue_messages import open_messages
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
+from workers.plants.foreign.celery_app.retry_outlet import open_outlet
 from workers.plants.foreign.celery_app.task_updates import HistoryFeed
 from workers.plants.foreign.celery_app.transport import ANY_SEPARATOR, MAX_OPTION_CHARACTERS, SEPARATORS, read_layout
 from workers.plants.foreign.celery_app.transport import OPTION as TRANSPORT_OPTIONS
@@ -173,5 +175,7 @@ ADAPTER = AdapterKind(
     patience=ConvergenceTimeout(more_seconds=30.0, fewer_seconds=3_600.0),
     ends_idle=True,
     completes=True,
+    open_retry_outlet=open_outlet,
+    open_messages=open_messages,
     inspect=inspect,
 )

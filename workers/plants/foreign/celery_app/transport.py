@@ -271,7 +271,8 @@ def _build_frame_handler(connection: Any, callback: Callable[..., Any]) -> Calla
 
     def on_frame(frame: tuple[int, int, bytes]) -> bool:
         is_whole: bool = handle(frame)
-        if is_whole or frame[0] == HEARTBEAT:
+        # The frame that ends a connection leaves it without a transport.
+        if connection.connected and (is_whole or frame[0] == HEARTBEAT):
             connection.transport.limit.begin()
         return is_whole
 

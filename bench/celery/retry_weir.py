@@ -1,0 +1,66 @@
+"""What the bench of retry plans does within Weir's processes (`manage.py shell`)."""
+
+import time
+from datetime import UTC, datetime
+
+import orjson
+
+from workers.coordination.connections import control_server
+from workers.plants.models import RegisteredPlant
+from workers.retries import plans, runner
+from workers.retries.items import PaceLimits
+from workers.retries.models import RetryPlan
+from workers.retries.outlets import open_plan_outlet
+from workers.retries.plans import NewPlan, State
+from workers.retries.selection import select
+from workers.task_history.query import TaskQuery
+from workers.task_history.record import FAILED, TaskRecord
+from workers.task_history.recorder import record_finished
+
+PLANT, QUEUE, TASK = "shop", "pay", "shop.pay"
+AT_ONCE = 5_000
+
+
+def prepare(broker: str, count: int, min_rate: float, max_rate: float) -> None:
+    """Store failed tasks, and a plan of all of them that is approved; print how long the dry run took."""
+    RegisteredPlant.objects.create(name=PLANT, kind="celery", url=broker)
+    now = time.time()
+    for start in range(0, count, AT_ONCE):
+        record_finished(
+            PLANT, [_build_failed(number, now - 3_600) for number in range(start, min(count, start + AT_ONCE))]
+        )
+    began_at = time.monotonic()
+    found = select(PLANT, TaskQuery(state=FAILED))
+    seconds = time.monotonic() - began_at
+    limits, moment = PaceLimits(min_rate, max_rate), datetime.now(UTC)
+    new = NewPlan("tasks", PLANT, "state:failed", found.items, found.skipped, found.queues, limits)
+    plan = plans.propose(new, None, "The bank is back.", moment)
+    plans.approve(plan.pk, plan.hash, None, "Agreed.", now=moment)
+    print(orjson.dumps({"dry_run_seconds": seconds, "tasks": plan.total}).decode())
+
+
+def _build_failed(number: int, at: float) -> TaskRecord:
+    return TaskRecord(
+        id=f"failed-{number:08d}-0000-0000-0000-00000000",
+        state=FAILED,
+        at=at + number / 1_000,
+        name=TASK,
+        queue=QUEUE,
+        args=f"({number},)",
+        are_exact=True,
+        error="ConnectionError('the bank is away')",
+    )
+
+
+def send() -> None:
+    """Advance the plan until it has ended."""
+    while RetryPlan.objects.filter(state__in=(*plans.ACTIVE, State.PAUSED)).exists():
+        runner.advance(PLANT, control_server(), open_plan_outlet)
+        time.sleep(1.0)
+
+
+def show() -> None:
+    """Print the state of the plan."""
+    plan = RetryPlan.objects.defer("items").get()
+    values = {name: getattr(plan, name) for name in ("state", "note", "sent", "succeeded", "failed", "unheard")}
+    print(orjson.dumps(values | {"rate": plan.pace.get("rate")}).decode())
