@@ -60,7 +60,7 @@ class TaskQuery:
             terms |= {self.id[:SHORT_ID].lower()}
             terms |= {self.id.lower()} if len(self.id) >= UUID_LENGTH else set()
         if self.name.endswith("*"):
-            terms |= set(split_words(self.name)[:-1])
+            terms |= _list_first_words(self.name[:-1])
         elif self.name and self.state:
             terms.add(build_key_term(NAME_STATE, self.name, self.state))
         elif self.name:
@@ -182,6 +182,12 @@ def _parse_time(key: str, value: str, now: float) -> float:
             key, f"must be a time such as 2026-11-20T08:14:00Z, or a duration such as 30m, 2h, or 7d, not {value[:40]}."
         ) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _list_first_words(beginning: str) -> set[str]:
+    """Return the words that are surely whole in a text that begins so."""
+    words = split_words(beginning)
+    return set(words[:-1] if beginning[-1:].isalnum() or beginning.endswith("-") else words)
 
 
 def _list_inner_words(text: str) -> set[str]:

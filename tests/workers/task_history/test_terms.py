@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -91,6 +92,8 @@ def test_a_query_that_matches_a_task_demands_only_terms_of_it(record, data):
     query = TaskQuery(words=tuple(found), texts=(part,) if part.strip() else (), **{field: getattr(record, field)})
     if field == "state" and not record.is_finished:
         query = data.draw(st.sampled_from([query, replace(query, state="open", name=record.name)]))
+    if field == "name":
+        query = replace(query, name=f"{record.name[: data.draw(st.integers(0, 20))]}*")
     if query.matches(record):
         assert query.terms <= list_terms(record)
         assert all(is_possible(build_filter(collect_terms([record])), term) for term in query.terms)
@@ -102,3 +105,10 @@ def test_a_word_of_a_task_finds_it(some, data):
     found = split_words("\n".join(getattr(record, name) for name in TEXTS))
     if found:
         assert parse_query(data.draw(st.sampled_from(found)), NOON).matches(record)
+
+
+@pytest.mark.parametrize(
+    ("name", "terms"), [("shop.*", {"shop"}), ("shop.pa*", {"shop"}), ("shop.pay", {"name=shop.pay"})]
+)
+def test_the_beginning_of_a_name_demands_its_whole_words(name, terms):
+    assert TaskQuery(name=name).terms == terms
