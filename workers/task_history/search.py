@@ -265,10 +265,12 @@ class _Scan:
                 texts, rows = texts.take(places), rows.take(places)
         if not len(rows):
             return []
-        others = read([name for name in columns.SCHEMA.names if texts is None or name not in TEXTS]).take(rows)
-        for name in TEXTS if texts is not None else ():
-            others = others.append_column(columns.SCHEMA.field(name), texts.column(name))
-        return columns.read_records(others, head.plant)
+        if texts is None:
+            return columns.read_records(read(columns.SCHEMA.names).take(rows), head.plant)
+        table = read([name for name in columns.SCHEMA.names if name not in TEXTS]).take(rows)
+        for name in TEXTS:
+            table = table.append_column(columns.SCHEMA.field(name), texts.column(name))
+        return columns.read_records(table, head.plant)
 
     def _select_rows(self, read: ReadColumns, hidden: Collection[int]) -> pa.Array:
         """Return the rows of a block that are in the time range, and have the values of the query."""
