@@ -81,7 +81,7 @@ def search_page(request: HttpRequest) -> HttpResponse:
         rows=list(_iterate_rows(found)),
         found=found,
         count=len(found.records),
-        suggested=_suggest_values(found.records),
+        suggested=_collect_suggestions(found.records),
         filters=asked,
         query=query_without_place(request),
         leaves_out=leaves_out,
@@ -109,7 +109,7 @@ def _iterate_rows(found: FoundTasks) -> Iterator[HistoryRow]:
     yield from (HistoryRow(None, gap) for gap in gaps)
 
 
-def _suggest_values(records: Sequence[TaskRecord]) -> SuggestedValues:
+def _collect_suggestions(records: Sequence[TaskRecord]) -> SuggestedValues:
     names, workers, queues = (
         sorted({getattr(record, field) for record in records} - {""}) for field in ("name", "worker", "queue")
     )

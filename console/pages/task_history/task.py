@@ -70,13 +70,13 @@ class StoredTaskPage(ConsolePage):
     task: TaskRecord
     is_local: bool
     hides_arguments: bool
+    is_altered: bool  # its arguments are redacted or shortened
     steps: list[LifeStep]
     run: ComparedRun | None
     gap: TaskGap | None
     group: FailureGroup | None
     group_url: str
     same_name_url: str
-    family: Family
     drawing: FamilyDrawing | None
     relatives: list[RelatedTask]
     more_relatives_url: str
@@ -97,14 +97,14 @@ def stored_task_page(request: HttpRequest) -> HttpResponse:
     page = StoredTaskPage(
         task=task,
         is_local=plant == LOCAL,
-        hides_arguments=task_history.hides_arguments(actor, task),
+        hides_arguments=task_history.is_sealed(actor, task),
+        is_altered=plant != LOCAL and not task.are_exact and bool(task.args or task.kwargs),
         steps=list_steps(task),
         run=_compare_run(task),
         gap=find_gap_of(task),
         group=FailureGroup.objects.filter(plant=plant, fingerprint=task.failure).first() if task.failure else None,
         group_url=build_search_url(plant, f"failure:{task.failure}"),
         same_name_url=build_search_url(plant, f'name:"{task.name}"') if '"' not in task.name else "",
-        family=family,
         drawing=draw_family(task, family),
         relatives=list(_iterate_relatives(family)),
         more_relatives_url=build_search_url(plant, f'root:"{task.root}"') if task.root and '"' not in task.root else "",
