@@ -13,7 +13,7 @@ from console.actions.task_history import UsualRunTime
 from console.display.task_family import FamilyDrawing, draw_family
 from console.incidents.surroundings import NearbyEvent, list_nearby_events
 from console.pages.frame.page import ConsolePage, declare_page, render_page
-from console.pages.task_history.links import build_search_url, build_task_url
+from console.pages.task_history.links import RetryLinks, build_search_url, build_task_url
 from workers.plants.registry import LOCAL
 from workers.task_history.gaps import find_gap_of
 from workers.task_history.models import FailureGroup, TaskGap
@@ -82,6 +82,7 @@ class StoredTaskPage(ConsolePage):
     more_relatives_url: str
     nearby: Sequence[NearbyEvent]
     ended_badly: bool
+    retry_url: str
 
 
 @declare_page("plant.view")
@@ -110,6 +111,7 @@ def stored_task_page(request: HttpRequest) -> HttpResponse:
         more_relatives_url=build_search_url(plant, f'root:"{task.root}"') if task.root and '"' not in task.root else "",
         nearby=list_nearby_events(instant, actor, settings.WEIR_DATA) if ended_badly else (),
         ended_badly=ended_badly,
+        retry_url=RetryLinks(actor).build_url(plant, "", {"id": task.id}) if ended_badly else "",
     )
     return render_page(request, page, "frame")
 
