@@ -73,14 +73,14 @@ def build_search(
         query = parse_query(text, time.time() if now is None else now, fields)
     except BadInput as error:
         raise BadInput(ADDRESS_NAMES.get(error.field, error.field), error.message) from None
-    if searches_texts(query) and not _may_read(actor, LOCAL, query.queue):
+    if has_texts(query) and not _may_read(actor, LOCAL, query.queue):
         if plant == LOCAL:
             raise BadInput("query", "must not have words: they are compared with events that you may not view.")
         plants = [name for name in plants if name != LOCAL]
     return TaskSearch(plants, query)
 
 
-def searches_texts(query: TaskQuery) -> bool:
+def has_texts(query: TaskQuery) -> bool:
     """Return whether the query has words or texts, which are compared with arguments, too."""
     return bool(query.words or query.texts)
 
@@ -102,7 +102,7 @@ def find_task(actor: Actor, plant: str, task_id: str) -> TaskRecord | None:
     return None if record is None else _seal(actor, record)
 
 
-def hides_arguments(actor: Actor, record: TaskRecord) -> bool:
+def is_sealed(actor: Actor, record: TaskRecord) -> bool:
     """Return whether the actor gets the task without its arguments."""
     return bool(record.queue) and not _may_read(actor, record.plant, record.queue)
 
@@ -176,6 +176,6 @@ def _may_read(actor: Actor, plant: str, queue: str) -> bool:
 
 def _seal(actor: Actor, record: TaskRecord) -> TaskRecord:
     """Return the record without its arguments if they are events that the actor may not view."""
-    if not hides_arguments(actor, record):
+    if not is_sealed(actor, record):
         return record
     return msgspec.structs.replace(record, args="", kwargs="", are_exact=False)

@@ -11,7 +11,7 @@ from console.actions import task_history
 from console.actions.task_history import FailureTrend
 from console.models import Mark
 from console.pages.frame.page import ConsolePage, Errors, declare_page, render_page
-from console.pages.task_history.links import build_id_url, build_search_url
+from console.pages.task_history.links import RetryLinks, build_id_url, build_search_url
 from workers.task_history.failures import LIMIT
 from workers.task_history.models import FailureGroup
 
@@ -49,6 +49,7 @@ class ShownFailureGroup:
     more_workers: int
     tasks_url: str
     last_task_url: str
+    retry_url: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +80,11 @@ def failures_page(request: HttpRequest) -> HttpResponse:
         trends = task_history.list_failure_trends(actor_of(request), plant, asked.get("name", "").strip())
     except BadInput as error:
         errors = {error.field: [error.message]}
+    links = RetryLinks(actor_of(request))
     new = [trend for trend in trends if trend.deploy is not None]
     page = FailuresPage(
         plants=task_history.list_plants(),
-        groups=[_build_group(trend) for trend in (new if only_new else trends)],
+        groups=[_build_group(trend, links) for trend in (new if only_new else trends)],
         total=len(trends),
         new=len(new),
         deploy=task_history.find_last_deploy(plant),
@@ -96,8 +98,9 @@ def failures_page(request: HttpRequest) -> HttpResponse:
     return render_page(request, page, "frame")
 
 
-def _build_group(trend: FailureTrend) -> ShownFailureGroup:
+def _build_group(trend: FailureTrend, links: RetryLinks) -> ShownFailureGroup:
     group = trend.group
+    query = f"failure:{group.fingerprint}"
     queues, more_queues = _list_most(group.queues)
     workers, more_workers = _list_most(group.workers)
     return ShownFailureGroup(
@@ -109,7 +112,8 @@ def _build_group(trend: FailureTrend) -> ShownFailureGroup:
         more_queues=more_queues,
         workers=workers,
         more_workers=more_workers,
-        tasks_url=build_search_url(group.plant, f"failure:{group.fingerprint}"),
+        tasks_url=build_search_url(group.plant, query),
+        retry_url=links.build_url(group.plant, query),
         last_task_url=build_id_url(group.plant, group.last_task) if group.last_task else "",
     )
 

@@ -12,7 +12,7 @@ from console.actions.task_history import TaskSearch
 from console.navigation import DeclaredPage
 from console.pages.frame.filtered_list import query_without_place
 from console.pages.frame.page import ConsolePage, Errors, declare_page, render_page
-from console.pages.task_history.links import build_task_url
+from console.pages.task_history.links import RetryLinks, build_task_url
 from workers.plants.registry import LOCAL
 from workers.task_history.models import TaskGap
 from workers.task_history.record import OPEN, STATES, TaskRecord
@@ -61,6 +61,7 @@ class TaskHistoryPage(ConsolePage):
     query: str
     leaves_out: str
     live: bool
+    retry_url: str  # of the dry run that sends these tasks again
     errors: Errors
 
 
@@ -81,10 +82,11 @@ def search_page(request: HttpRequest) -> HttpResponse:
         rows=list(_iterate_rows(found)),
         found=found,
         count=len(found.records),
-        suggested=_suggest_values(found.records),
+        suggested=_collect_suggestions(found.records),
         filters=asked,
         query=query_without_place(request),
         leaves_out=leaves_out,
+        retry_url="" if errors else _build_retry_url(request),
         live=not (errors or asked.get("before") or asked.get("to")),
         errors=errors,
     )
@@ -93,10 +95,19 @@ def search_page(request: HttpRequest) -> HttpResponse:
 
 def read_search(request: HttpRequest, asked: Mapping[str, str]) -> TaskSearch:
     """Return the search that an address names. Raises `BadInput` that names the field."""
-    fields = {name: asked.get(name, "").strip() for name in VALUES}
-    fields |= {field: asked.get(name, "").strip() for name, field in TIMES.items()}
     text, plant = asked.get("query", "").strip(), asked.get("plant", "").strip()
-    return task_history.build_search(actor_of(request), text, plant, fields)
+    return task_history.build_search(actor_of(request), text, plant, _read_fields(asked))
+
+
+def _read_fields(asked: Mapping[str, str]) -> dict[str, str]:
+    fields = {name: asked.get(name, "").strip() for name in VALUES}
+    return fields | {field: asked.get(name, "").strip() for name, field in TIMES.items()}
+
+
+def _build_retry_url(request: HttpRequest) -> str:
+    asked = request.GET
+    links = RetryLinks(actor_of(request))
+    return links.build_url(asked.get("plant", "").strip(), asked.get("query", "").strip(), _read_fields(asked))
 
 
 def _iterate_rows(found: FoundTasks) -> Iterator[HistoryRow]:
@@ -109,7 +120,7 @@ def _iterate_rows(found: FoundTasks) -> Iterator[HistoryRow]:
     yield from (HistoryRow(None, gap) for gap in gaps)
 
 
-def _suggest_values(records: Sequence[TaskRecord]) -> SuggestedValues:
+def _collect_suggestions(records: Sequence[TaskRecord]) -> SuggestedValues:
     names, workers, queues = (
         sorted({getattr(record, field) for record in records} - {""}) for field in ("name", "worker", "queue")
     )

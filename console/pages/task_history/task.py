@@ -13,7 +13,7 @@ from console.actions.task_history import UsualRunTime
 from console.display.task_family import FamilyDrawing, draw_family
 from console.incidents.surroundings import NearbyEvent, list_nearby_events
 from console.pages.frame.page import ConsolePage, declare_page, render_page
-from console.pages.task_history.links import build_search_url, build_task_url
+from console.pages.task_history.links import RetryLinks, build_search_url, build_task_url
 from workers.plants.registry import LOCAL
 from workers.task_history.gaps import find_gap_of
 from workers.task_history.models import FailureGroup, TaskGap
@@ -70,18 +70,19 @@ class StoredTaskPage(ConsolePage):
     task: TaskRecord
     is_local: bool
     hides_arguments: bool
+    is_altered: bool  # its arguments are redacted or shortened
     steps: list[LifeStep]
     run: ComparedRun | None
     gap: TaskGap | None
     group: FailureGroup | None
     group_url: str
     same_name_url: str
-    family: Family
     drawing: FamilyDrawing | None
     relatives: list[RelatedTask]
     more_relatives_url: str
     nearby: Sequence[NearbyEvent]
     ended_badly: bool
+    retry_url: str
 
 
 @declare_page("plant.view")
@@ -97,19 +98,20 @@ def stored_task_page(request: HttpRequest) -> HttpResponse:
     page = StoredTaskPage(
         task=task,
         is_local=plant == LOCAL,
-        hides_arguments=task_history.hides_arguments(actor, task),
+        hides_arguments=task_history.is_sealed(actor, task),
+        is_altered=plant != LOCAL and not task.are_exact and bool(task.args or task.kwargs),
         steps=list_steps(task),
         run=_compare_run(task),
         gap=find_gap_of(task),
         group=FailureGroup.objects.filter(plant=plant, fingerprint=task.failure).first() if task.failure else None,
         group_url=build_search_url(plant, f"failure:{task.failure}"),
         same_name_url=build_search_url(plant, f'name:"{task.name}"') if '"' not in task.name else "",
-        family=family,
         drawing=draw_family(task, family),
         relatives=list(_iterate_relatives(family)),
         more_relatives_url=build_search_url(plant, f'root:"{task.root}"') if task.root and '"' not in task.root else "",
         nearby=list_nearby_events(instant, actor, settings.WEIR_DATA) if ended_badly else (),
         ended_badly=ended_badly,
+        retry_url=RetryLinks(actor).build_url(plant, "", {"id": task.id}) if ended_badly else "",
     )
     return render_page(request, page, "frame")
 

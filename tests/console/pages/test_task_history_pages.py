@@ -328,3 +328,14 @@ def test_groups_of_a_name_can_be_listed(viewer, shop):
     assert FailureGroup.objects.count() == 1
     assert viewer.get("/task-history/failures/?name=shop.mail").context["groups"] == []
     assert list(viewer.get("/task-history/failures/?plant=nobody").context["errors"]) == ["plant"]
+
+
+def test_operators_can_retry_what_they_found(browsers, shop):
+    shop(*lives(1, time.time() - 60, error="KeyError('order')"))
+    found = browsers["operator"].get("/task-history/?plant=shop&query=order&state=failed").context
+    assert found["retry_url"] == "/retries/?" + urlencode({"plant": "shop", "q": 'order state:"failed"'})
+    (group,) = browsers["operator"].get("/task-history/failures/").context["groups"]
+    assert group.retry_url == "/retries/?" + urlencode({"plant": "shop", "q": f"failure:{group.group.fingerprint}"})
+    assert "Retry task" in source_of(browsers["operator"].get(group.last_task_url))
+    assert browsers["viewer"].get("/task-history/?plant=shop&state=failed").context["retry_url"] == ""
+    assert browsers["operator"].get("/task-history/?state=failed").context["retry_url"] == ""
