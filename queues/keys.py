@@ -236,7 +236,7 @@ CIRCUIT_HOLD = Key(
     "weir:circuit-hold:{queue}",
     "string",
     "web workers → workers",
-    "JSON {circuit, reason, by} while a person holds the circuit of a queue's destination open or closed",
+    "JSON {circuit, reason, by} while a person holds its circuit open or closed: `queues.circuit_hold`",
 )
 DRAIN = Key(
     "weir:drain:{host}",

@@ -11,16 +11,15 @@ If the control server does not respond, workers make all calls, as without this 
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import redis
 
-from common.errors import BadDocument
-from common.stored_document import StoredDocument, decode_document, encode_document
+from common.stored_document import BadDocument, decode_document, encode_document
 from controllers.retries import circuit
 from controllers.retries.circuit import Admission, Calls, DestinationState
-from queues import keys
+from queues import circuit_hold, keys
 from queues.control.replies import expect_bytes
 from queues.lua.script import load_script
 from queues.topology import QueueSpec
@@ -31,16 +30,6 @@ MAX_NAME = 120
 WITHOUT_DESTINATION = frozenset({"emulate", "noop"})  # they call nothing
 
 Answer = TypeVar("Answer")
-HELD_OPEN, HELD_CLOSED = "open", "closed"
-HOLDS = (HELD_OPEN, HELD_CLOSED)
-
-
-class CircuitHold(StoredDocument, frozen=True):
-    """A hold of a queue's circuit by a person (`weir:circuit-hold:{queue}`)."""
-
-    circuit: Literal["open", "closed"]
-    reason: str
-    by: str
 
 
 def get_destination_name(handler: str, options: Mapping[str, Any]) -> str:
@@ -121,15 +110,17 @@ class SharedLimit:
 
     @property
     def is_open(self) -> bool:
-        return self._hold == HELD_OPEN or (self._hold != HELD_CLOSED and self._state.circuit == circuit.OPEN)
+        return self._hold == circuit_hold.OPEN or (
+            self._hold != circuit_hold.CLOSED and self._state.circuit == circuit.OPEN
+        )
 
     def admit(self) -> Admission:
         """Return whether the worker may claim blocks now: any number, a single one as a probe, or none."""
         try:
             stored, held = expect_bytes(self._control).mget([self._key, self._hold_key])
-            self._state, self._hold = read_state(stored), read_hold(held)
+            self._state, self._hold = read_state(stored), circuit_hold.read(held)
             if self._hold is not None:
-                return "none" if self._hold == HELD_OPEN else "all"
+                return "none" if self._hold == circuit_hold.OPEN else "all"
             if self._state.circuit == circuit.CLOSED:
                 return "all"
             answer = self._change(circuit.admit)
@@ -192,23 +183,6 @@ def read_state(stored: bytes | None) -> DestinationState:
         with suppress(BadDocument):
             return decode_document(DestinationState, stored, "destination")
     return DestinationState()
-
-
-def read_hold(stored: bytes | None) -> str | None:
-    """Return how a person holds the circuit: open, closed, or None."""
-    if stored is None:
-        return None
-    with suppress(BadDocument):
-        return decode_document(CircuitHold, stored, "circuit hold").circuit
-    return None
-
-
-def hold_circuit(control: redis.Redis, queue: str, hold: CircuitHold, seconds: float) -> None:
-    """Hold the circuit of a queue for this time, in place of any earlier hold; none if the time is over."""
-    if seconds > 0:
-        control.set(keys.CIRCUIT_HOLD.build(queue), encode_document(hold), px=max(1, round(1000 * seconds)))
-    else:
-        control.delete(keys.CIRCUIT_HOLD.build(queue))
 
 
 def load_states(control: redis.Redis, destinations: Iterable[str]) -> dict[str, DestinationState]:

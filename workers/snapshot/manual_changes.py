@@ -14,11 +14,10 @@ from controllers.framework.reason import format_count, format_names, format_numb
 from controllers.retries.circuit import OPEN
 from controllers.shedding.ladder import LAW as LADDER
 from controllers.shedding.ladder import LEVELS
-from queues import pausing
+from queues import circuit_hold, pausing
 from workers.alerts.lifecycle.models import Alert, Silence
 from workers.alerts.review import format_duration
 from workers.alerts.rules import rules
-from workers.consumer.destination import HELD_OPEN
 from workers.control.parts.operators import OWNERS
 from workers.documents.loops import LoopStatus, ManualChange, OverrideStatus
 from workers.documents.nodes import NodeStatus
@@ -281,7 +280,7 @@ def _describe_circuit_hold(row: OverrideStatus, snapshot: Snapshot) -> tuple[str
     if queue is None:
         return f"unknown: {row.queue} does not report", ""
     name = queue.destination or "the destination"
-    if row.value == HELD_OPEN:
+    if row.value == circuit_hold.OPEN:
         return f"no calls to {name}; {_format_events(queue.waiting_events or 0)} waiting", ""
     state = snapshot.destinations.get(name)
     if state is None or state.circuit != OPEN:

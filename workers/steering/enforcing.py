@@ -16,10 +16,9 @@ from django.db import transaction
 
 from common import checks
 from common.errors import BadInput
-from queues import keys, pausing, projection
+from queues import circuit_hold, keys, pausing, projection
 from queues.control.replies import expect_bytes
 from queues.models import Node, Queue
-from workers.consumer.destination import CircuitHold, hold_circuit
 from workers.models import Override
 from workers.steering import scope
 
@@ -84,8 +83,8 @@ def _write(control: redis.Redis, override: Override, now: datetime) -> None:
     end = override.expires_at if override.ended_at is None else now
     assert end is not None  # None of them runs without an end.
     if scope.is_circuit_hold(override):
-        hold = CircuitHold(override.value, override.reason, override.owner.get_username())
-        hold_circuit(control, override.queue, hold, (end - now).total_seconds())
+        held = circuit_hold.CircuitHold(override.value, override.reason, override.owner.get_username())
+        circuit_hold.hold(control, override.queue, held, (end - now).total_seconds())
         return
     if not scope.is_drain(override):
         until = pausing.Pause(end.timestamp(), override.reason, override.owner.get_username())

@@ -39,8 +39,8 @@ from common.errors import BadInput
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.law import Law, check_parameters
+from queues.circuit_hold import HOLDS
 from queues.models import Node
-from workers.consumer.destination import HOLDS
 from workers.coordination.leases import lock_until_commit
 from workers.documents.loops import OverrideStatus
 from workers.models import Loop, Override

@@ -15,8 +15,9 @@ from console.accounts.access import Actor, require_permission
 from console.actions.shorter_stop import require_later_end
 from console.audit import audit_log
 from queues import pausing, projection
+from queues.circuit_hold import HOLDS
 from queues.models import Queue
-from workers.consumer.destination import HOLDS, get_destination_name
+from workers.consumer.destination import get_destination_name
 from workers.documents.hosts import ReportedHost
 from workers.models import Override
 from workers.pool.orders import is_at_work, read_host_reports

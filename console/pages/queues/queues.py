@@ -32,12 +32,11 @@ from console.pages.frame.page import (
 )
 from console.pages.frame.past import past_of, time_shown
 from controllers.shedding.ladder import LAW, LEVELS
-from queues import pausing
+from queues import circuit_hold, pausing
 from queues.models import Node, Queue
 from queues.nodes.node_state import OFFLINE
 from queues.pausing import PARTS
 from queues.segments.peek import MAX_EVENTS
-from workers.consumer.destination import HELD_OPEN, HOLDS
 from workers.control.ledger import ledger
 from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import Snapshot
@@ -253,7 +252,7 @@ def pause(request: HttpRequest, name: str) -> ActionResult:
 @declare_action("queue.circuit", queue_page)
 def hold_circuit(request: HttpRequest, name: str) -> ActionResult:
     """Hold the circuit of a queue's destination. Posted: circuit (open or closed), reason, expiry."""
-    circuit = text_of(request, "circuit", f"choose {' or '.join(HOLDS)}")
+    circuit = text_of(request, "circuit", f"choose {' or '.join(circuit_hold.HOLDS)}")
     made = stops.hold_circuit(
         actor_of(request),
         name,
@@ -263,7 +262,7 @@ def hold_circuit(request: HttpRequest, name: str) -> ActionResult:
         expiry=parse_expiry(request.POST),
         control=control(),
     )
-    means = "its workers make no calls" if circuit == HELD_OPEN else "its workers make all calls"
+    means = "its workers make no calls" if circuit == circuit_hold.OPEN else "its workers make all calls"
     said = f"The circuit of {name} is held {circuit} {describe_end(made)}: {means}."
     return report_overrides(said, [made], "queue", name)
 

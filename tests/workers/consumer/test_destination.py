@@ -6,21 +6,19 @@ import pytest
 import redis
 
 from controllers.retries.circuit import OPEN, Calls
-from queues import keys
-from queues.segments.dead_letters import DeadLetters
+from queues import circuit_hold, keys
+from queues.circuit_hold import CircuitHold
 from queues.segments.segment import Segment
 from queues.topology import QueueSpec
-from tests.workers.consumer.test_consumers import AT_ONCE, SPEC, Recorder, work
+from tests.waiting import until
+from tests.workers.consumer.test_consumers import Recorder, tried_once, work
 from tests.workers.samples import fill
+from workers.consumer.backoff import Backoff
 from workers.consumer.destination import (
-    HELD_CLOSED,
-    HELD_OPEN,
-    CircuitHold,
     NoLimit,
     SharedLimit,
     build_limit,
     get_destination_name,
-    hold_circuit,
     load_states,
     read_state,
 )
@@ -122,15 +120,15 @@ def test_a_state_that_another_version_wrote_counts_as_healthy():
     assert read_state(b'{"at": "yesterday"}').circuit == "closed"
 
 
-@pytest.mark.parametrize(("hold", "admission"), [(HELD_OPEN, "none"), (HELD_CLOSED, "all")])
+@pytest.mark.parametrize(("hold", "admission"), [(circuit_hold.OPEN, "none"), (circuit_hold.CLOSED, "all")])
 def test_a_person_holds_the_circuit_of_one_queue_open_or_closed(control, clock, hold, admission):
-    if hold == HELD_CLOSED:
+    if hold == circuit_hold.CLOSED:
         break_down(control, clock)
-    hold_circuit(control, "alert", CircuitHold(hold, "tests", "ada"), 60.0)
+    circuit_hold.hold(control, "alert", CircuitHold(hold, "tests", "ada"), 60.0)
     limit = share(control, clock)
     assert limit.admit() == admission
-    assert limit.is_open == (hold == HELD_OPEN)
-    hold_circuit(control, "alert", CircuitHold(hold, "tests", "ada"), 0.0)
+    assert limit.is_open == (hold == circuit_hold.OPEN)
+    circuit_hold.hold(control, "alert", CircuitHold(hold, "tests", "ada"), 0.0)
     assert not control.exists(keys.CIRCUIT_HOLD.build("alert"))
 
 
@@ -174,17 +172,27 @@ def test_a_worker_stops_when_its_calls_open_the_circuit_and_gives_back_the_rest_
 
 def test_a_retry_without_a_token_waits_and_counts_no_try(segment, control, clock):
     fill(segment, 1)
-    work(segment, Recorder(lambda value: True, transient=True))
+    tried_once(segment)
     limit = share(control, clock)
     limit.record(Calls(0, 35, 15, "503"))
     while limit.take_retry():
         pass
-    for _ in range(2 * SPEC.tries):
-        report = work(segment, Recorder(lambda value: True, transient=True), limit=share(control, clock))
-        assert (report.failed, report.dead) == (0, 0)
-    assert DeadLetters(segment).read(10) == []
+    handler = Recorder()
+    report = work(segment, handler, limit=share(control, clock), backoff=Backoff(base_seconds=0.01))
+    assert (report.failed, report.dead, handler.calls) == (0, 0, [])
+    [block] = until(lambda: segment.claim("w2", 100_000, 15.0))
+    assert block.tries == 2
+
+
+def test_a_retry_is_made_when_the_budget_has_a_token_again(segment, control, clock):
+    fill(segment, 1)
+    tried_once(segment)
+    limit = share(control, clock)
+    limit.record(Calls(0, 35, 15, "503"))
+    while limit.take_retry():
+        pass
     clock.now += 5.0
-    assert work(segment, Recorder(), limit=share(control, clock), backoff=AT_ONCE).blocks == 1
+    assert work(segment, Recorder(), limit=share(control, clock)).blocks == 1
 
 
 def test_events_that_the_handler_rejects_open_no_circuit(segment, control, clock):

@@ -9,6 +9,7 @@ is left out and named; the rest of the cluster is read.
 
 import fnmatch
 import ipaddress
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -39,6 +40,7 @@ MAX_ANSWER_BYTES = 32 * 2**20  # a cluster lists all of its partitions in one an
 SILENT = ("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT_QUEUE", "REQUEST_TIMED_OUT")
 _Key = TypeVar("_Key")
 Answer = TypeVar("Answer")
+OTHER_GROUPS_SECONDS = 300.0
 NO_OFFSET = -1  # a lower number means "none committed"
 
 
@@ -63,13 +65,16 @@ class KafkaCluster:
         self._beyond: set[Partition] = set()  # partitions beyond the maximum, whose offsets are not read
         self._committed_before: dict[str, Mapping[Partition, int]] = {}  # offsets at the last reading
         self._failures: dict[str, str] = {}
+        self._other_groups: tuple[str, ...] = ()
+        self._other_groups_due_at = -math.inf
 
     def read(self) -> ClusterReading:
         """Return a reading. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
         self._failures = {}
         topics = self._read_topics()
-        names = self._group_names()
-        described = self._describe_groups(names)
+        others = self._read_other_groups()
+        names = [name for name in self._group_names() if name not in others]
+        described, described_at = self._describe_groups(names), self._clock()
         if not self._asked:
             self._follow(self._load_committed(names, topics), described, topics)
         offsets, ends_at = self._read_offsets(), self._clock()
@@ -82,7 +87,12 @@ class KafkaCluster:
             known = {part: at for part, at in of_group.items() if part in self._asked or not _has(part, topics)}
             groups[name] = Group(state, members, known, len(self._beyond & of_group.keys()))
         self._follow(committed, described, topics)
-        return ClusterReading(ends_at, committed_at, topics, offsets, groups)
+        return ClusterReading(ends_at, committed_at, topics, offsets, groups, described_at)
+
+    @property
+    def other_groups(self) -> tuple[str, ...]:
+        """Return the share groups and Streams groups that were listed last."""
+        return self._other_groups
 
     @property
     def failures(self) -> Mapping[str, str]:
@@ -156,6 +166,35 @@ class KafkaCluster:
             self._failures["Groups of some brokers"] = format_kafka_error(error)
         names = sorted(listing.group_id for listing in listed.valid if _fits(listing.group_id, self._group_patterns))
         return names[:MAX_GROUPS]
+
+    def _read_other_groups(self) -> tuple[str, ...]:
+        """Return the groups that are no consumer groups, read every OTHER_GROUPS_SECONDS.
+
+        librdkafka lists consumer groups only. Its older listing names all groups, and describes each in the classic
+        protocol: a share or Streams group is then `Dead` or unknown there and has no protocol, and a group of another
+        application, such as Kafka Connect, has its own protocol.
+        """
+        from confluent_kafka import KafkaException
+
+        now = self._clock()
+        if self._other_groups_due_at - OTHER_GROUPS_SECONDS <= now < self._other_groups_due_at:
+            return self._other_groups
+        self._other_groups_due_at = now + OTHER_GROUPS_SECONDS
+        client = self._open_client()
+        try:
+            every = client.list_groups(timeout=answer_seconds())
+            future = client.list_consumer_groups(request_timeout=answer_seconds())
+            consumers = {listing.group_id for listing in future.result(2 * answer_seconds()).valid}
+        except (KafkaException, TimeoutError):
+            return self._other_groups  # What is wrong with the cluster is reported by the other requests.
+        self._other_groups = tuple(
+            sorted(
+                group.id
+                for group in every
+                if group.id not in consumers and not group.protocol_type and _fits(group.id, self._group_patterns)
+            )
+        )
+        return self._other_groups
 
     def _describe_groups(self, names: list[str]) -> dict[str, tuple[str, tuple[GroupReader, ...]]]:
         """Return group → (its state, members); unknown if the broker does not answer."""
