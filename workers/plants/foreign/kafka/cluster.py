@@ -11,6 +11,7 @@ import fnmatch
 import ipaddress
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,7 +32,7 @@ from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
-    from confluent_kafka.admin import AdminClient, MemberDescription, OffsetSpec
+    from confluent_kafka.admin import AdminClient, GroupMetadata, MemberDescription, OffsetSpec
 
 SCHEMES: Mapping[str, int] = {"kafka": 9092, "kafkas": 9093}  # plain, and TLS
 PORTS = frozenset(SCHEMES.values())
@@ -171,8 +172,7 @@ class KafkaCluster:
         """Return the groups that are no consumer groups, read every OTHER_GROUPS_SECONDS.
 
         librdkafka lists consumer groups only. Its older listing names all groups, and describes each in the classic
-        protocol: a share or Streams group is then `Dead` or unknown there and has no protocol, and a group of another
-        application, such as Kafka Connect, has its own protocol.
+        protocol. A share group or a Streams group is `Dead` or not found there.
         """
         from confluent_kafka import KafkaException
 
@@ -182,7 +182,9 @@ class KafkaCluster:
         self._other_groups_due_at = now + OTHER_GROUPS_SECONDS
         client = self._open_client()
         try:
-            every = client.list_groups(timeout=answer_seconds())
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # Only this request lists groups of all kinds.
+                every = client.list_groups(timeout=answer_seconds())
             future = client.list_consumer_groups(request_timeout=answer_seconds())
             consumers = {listing.group_id for listing in future.result(2 * answer_seconds()).valid}
         except (KafkaException, TimeoutError):
@@ -191,7 +193,7 @@ class KafkaCluster:
             sorted(
                 group.id
                 for group in every
-                if group.id not in consumers and not group.protocol_type and _fits(group.id, self._group_patterns)
+                if group.id not in consumers and _has_other_protocol(group) and _fits(group.id, self._group_patterns)
             )
         )
         return self._other_groups
@@ -410,6 +412,12 @@ def _build_reader(answer: "MemberDescription") -> GroupReader:
     return GroupReader(
         answer.client_id, answer.host, frozenset((assigned.topic, assigned.partition) for assigned in given)
     )
+
+
+def _has_other_protocol(group: "GroupMetadata") -> bool:
+    """Return whether a group can't be described in the classic protocol."""
+    is_unknown = group.error is not None and group.error.name() == "GROUP_ID_NOT_FOUND"
+    return not group.protocol_type and (is_unknown or group.state.lower() == "dead")
 
 
 def _has(partition: Partition, topics: Mapping[str, int]) -> bool:
