@@ -155,10 +155,10 @@ def test_the_pause_of_a_change_is_the_longer_of_the_assumed_and_the_measured_one
 
 def test_a_measured_rebalance_prevents_a_change_that_would_not_repay_it():
     rows = operators({"a": 10}, 300.0)
-    quick = decide(observation(rows, 300.0, [300.0] * 3), pause_seconds=0.0, change_seconds=0.0)[1]
+    quick = decide(observation(rows, 300.0, [300.0] * 3), pause_seconds=0.0, deadline_seconds=5.0)[1]
     slow = observation(rows, 300.0, [300.0] * 3) | {"change_pause_seconds": 20.0}
     assert quick.action is not None
-    assert decide(slow, pause_seconds=0.0, change_seconds=0.0)[1].action is None
+    assert decide(slow, pause_seconds=0.0, deadline_seconds=5.0)[1].action is None
 
 
 @given(st.floats(50, 3000), st.floats(0, 60), st.floats(0, 20_000))

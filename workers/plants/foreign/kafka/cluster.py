@@ -1,6 +1,6 @@
 """A Kafka cluster by its own protocol: one reading of its topics, groups, and offsets.
 
-Nothing is changed there, and no event is read.
+No event is read. Nothing is changed there, except the offsets of a group that a person resets.
 
 librdkafka connects on its own, also to brokers that the cluster names, so the egress policy checks each of its
 connections (`workers.plants.foreign.kafka.checked_client`). A group, topic, partition, or coordinator that can't answer
@@ -113,6 +113,51 @@ class KafkaCluster:
             # A broker returns a time with the offset that it found, and -1 if there is none.
             ends[partition] = result.offset if result.timestamp >= 0 and result.offset >= 0 else None
         return ends
+
+    def read_group(self, name: str) -> tuple[str, int, dict[Partition, int]]:
+        """Return a group's state, its number of members, and its committed offsets.
+
+        Raise `InvalidPlantResponse` if its offsets can't be read.
+        """
+        self._failures = {}
+        state, members = self._describe_groups([name])[name]
+        committed = self._load_committed([name], self._read_topics())
+        if name not in committed:
+            why = self._failures.get(f"Group {name}", "the broker returned no offsets")
+            raise InvalidPlantResponse(f"The offsets of group {name} can't be read: {why}.")
+        return state, len(members), committed[name]
+
+    def read_ranges(self, partitions: Iterable[Partition]) -> dict[Partition, Offsets]:
+        """Return the first offset and the end of each partition; one without a leader is left out."""
+        from confluent_kafka.admin import OffsetSpec
+
+        wanted = list(partitions)
+        begins = self._list_offsets(dict.fromkeys(wanted, OffsetSpec.earliest()))
+        ends = self._list_offsets(dict.fromkeys(wanted, OffsetSpec.latest()))
+        return {
+            partition: Offsets(begins[partition].offset, ends[partition].offset)
+            for partition in wanted
+            if partition in begins and partition in ends
+        }
+
+    def alter_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        """Commit these offsets for a group, which must be empty.
+
+        Raise `PlantUnavailable`, and `InvalidPlantResponse` with the first error; other partitions may have changed.
+        """
+        from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+
+        rows = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
+        asked = self._open_client().alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, rows)], request_timeout=answer_seconds()
+        )
+        try:
+            answer = asked[group].result(2 * answer_seconds())
+        except (KafkaException, TimeoutError, ValueError) as error:
+            raise self._build_error(_extract_kafka_error(error)) from error
+        failed = next((row.error for row in answer.topic_partitions or () if row.error is not None), None)
+        if failed is not None:
+            raise self._build_error(failed)
 
     @property
     def left(self) -> int:
@@ -246,15 +291,7 @@ class KafkaCluster:
 
     def _read_offsets(self) -> dict[Partition, Offsets]:
         """Return the offsets of the partitions that groups read, except those without a leader."""
-        from confluent_kafka.admin import OffsetSpec
-
-        begins = self._list_offsets(dict.fromkeys(self._asked, OffsetSpec.earliest()))
-        ends = self._list_offsets(dict.fromkeys(self._asked, OffsetSpec.latest()))
-        return {
-            group: Offsets(begins[group].offset, ends[group].offset)
-            for group in self._asked
-            if group in begins and group in ends
-        }
+        return self.read_ranges(self._asked)
 
     def _list_offsets(self, specs: "Mapping[Partition, OffsetSpec]") -> dict[Partition, Any]:
         from confluent_kafka import TopicPartition

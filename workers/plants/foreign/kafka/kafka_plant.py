@@ -22,6 +22,7 @@ from workers.documents.plants import FoundPlant, PlantSection, PlantStatus
 from workers.plants.foreign.kafka import cluster
 from workers.plants.foreign.kafka.cluster import MAX_GROUPS, KafkaCluster, parse_broker, split_names
 from workers.plants.foreign.kafka.group_lag import WINDOW_SECONDS, GroupLags, Partition, Question
+from workers.plants.foreign.kafka.offset_reset import OffsetReset, execute_reset, plan_reset
 from workers.plants.foreign.kafka.rebalances import Rebalances
 from workers.plants.foreign.kind import Adapter, PlantAddress, declare_option, describe_topology
 
@@ -102,6 +103,14 @@ class KafkaPlant(Adapter):
         if len(failures) > MAX_SHOWN_FAILURES:
             said.append(f"{len(failures) - MAX_SHOWN_FAILURES:,} more groups, topics, or partitions can't be read.")
         return said
+
+    def plan_offset_reset(self, group: str, target: str) -> OffsetReset:
+        """Return the plan of a reset; change nothing. Raises as `plan_reset` does."""
+        return plan_reset(self._cluster, group, target)
+
+    def execute_offset_reset(self, plan: OffsetReset) -> None:
+        """Change the offsets as planned. Raises as `execute_reset` does."""
+        execute_reset(self._cluster, plan)
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Raise an error: see NOT_SET."""
