@@ -15,6 +15,8 @@ from workers.plants.foreign.kafka.offset_reset import OffsetReset
 from workers.plants.models import RegisteredPlant
 from workers.steering.overrides import read_reason
 
+KIND = "kafka"
+
 
 def plan_reset(actor: Actor, plant: str, group: str, target: str) -> tuple[OffsetReset, str]:
     """Return the plan of a reset and its digest; change nothing.
@@ -55,7 +57,8 @@ def _open_kafka(plant: str) -> Iterator[KafkaPlant]:
     row = RegisteredPlant.objects.filter(name=plant).first()
     if row is None:
         raise BadInput("plant", f"{plant[:60]} is not registered.")
+    if row.kind != KIND:
+        raise BadInput("plant", f"{plant} is not a Kafka cluster, so it has no offsets.")
     with adapters.open_bounded(row) as bounded:
-        if not isinstance(bounded.adapter, KafkaPlant):
-            raise BadInput("plant", f"{plant} is not a Kafka cluster, so it has no offsets.")
+        assert isinstance(bounded.adapter, KafkaPlant)
         yield bounded.adapter

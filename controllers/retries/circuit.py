@@ -59,7 +59,7 @@ class DestinationState(StoredDocument, frozen=True, kw_only=True):
         return self.failures / self.calls if self.calls else 0.0
 
 
-class Calls(NamedTuple):
+class DestinationCalls(NamedTuple):
     """Completed calls. firsts: the successes that were no retries."""
 
     firsts: int = 0
@@ -111,7 +111,7 @@ def take_retries(state: DestinationState, wanted: int, now: float) -> tuple[Dest
     return replace_fields(state, tokens=state.tokens - granted), granted
 
 
-def record(state: DestinationState, calls: Calls, now: float) -> DestinationState:
+def record(state: DestinationState, calls: DestinationCalls, now: float) -> DestinationState:
     """Return the state after these calls."""
     state = advance(state, now)
     state = replace_fields(
@@ -122,7 +122,7 @@ def record(state: DestinationState, calls: Calls, now: float) -> DestinationStat
     return _record_probes(state, calls) if state.circuit == OPEN else _judge(_count(state, calls))
 
 
-def _record_probes(state: DestinationState, calls: Calls) -> DestinationState:
+def _record_probes(state: DestinationState, calls: DestinationCalls) -> DestinationState:
     if calls.failures:
         return replace_fields(_count(state, calls), successes=0)
     successes = state.successes + calls.successes
@@ -132,7 +132,7 @@ def _record_probes(state: DestinationState, calls: Calls) -> DestinationState:
     return replace_fields(state, circuit=LIMITED, calls=0.0, failures=0.0, tokens=0.0, probes=0.0, successes=0)
 
 
-def _count(state: DestinationState, calls: Calls) -> DestinationState:
+def _count(state: DestinationState, calls: DestinationCalls) -> DestinationState:
     total = state.calls + calls.successes + calls.failures
     kept = min(1.0, WINDOW_CALLS / total) if total else 1.0
     return replace_fields(state, calls=total * kept, failures=(state.failures + calls.failures) * kept)

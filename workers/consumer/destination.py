@@ -18,7 +18,7 @@ import redis
 
 from common.stored_document import BadDocument, decode_document, encode_document
 from controllers.retries import circuit
-from controllers.retries.circuit import Admission, Calls, DestinationState
+from controllers.retries.circuit import Admission, DestinationCalls, DestinationState
 from queues import circuit_hold, keys
 from queues.control.replies import expect_bytes
 from queues.lua.script import load_script
@@ -67,7 +67,7 @@ class DestinationLimit(Protocol):
     def take_retry(self) -> bool:
         """Return whether the worker may retry one block now."""
 
-    def record(self, calls: Calls) -> None:
+    def record(self, calls: DestinationCalls) -> None:
         """Record completed calls."""
 
     @property
@@ -89,7 +89,7 @@ class NoLimit:
     def take_retry(self) -> bool:
         return True
 
-    def record(self, calls: Calls) -> None:
+    def record(self, calls: DestinationCalls) -> None:
         pass
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class SharedLimit:
         self._control, self._clock = control, clock
         self._key = keys.DESTINATION.build(destination)
         self._hold_key = keys.CIRCUIT_HOLD.build(queue)
-        self._state, self._unreported = DestinationState(), Calls()
+        self._state, self._unreported = DestinationState(), DestinationCalls()
         self._hold: str | None = None
 
     @property
@@ -137,10 +137,10 @@ class SharedLimit:
         except redis.RedisError:
             return True
 
-    def record(self, calls: Calls) -> None:
+    def record(self, calls: DestinationCalls) -> None:
         """Record completed calls. They are reported at once while the destination is not healthy, else at the end."""
         before = self._unreported
-        self._unreported = Calls(
+        self._unreported = DestinationCalls(
             before.firsts + calls.firsts,
             before.successes + calls.successes,
             before.failures + calls.failures,
@@ -156,7 +156,7 @@ class SharedLimit:
             return
         with suppress(redis.RedisError):
             if self._change(lambda state, now: (circuit.record(state, calls, now), True)):
-                self._unreported = Calls()
+                self._unreported = DestinationCalls()
 
     def _change(self, decide: Callable[[DestinationState, float], tuple[DestinationState, Answer]]) -> Answer | None:
         """Change the shared state by a step of the law; return its answer, or None after too many conflicts."""

@@ -17,7 +17,7 @@ import redis
 from celery import current_app
 
 from common.errors import BadInput, MalformedEvent
-from controllers.retries.circuit import Calls
+from controllers.retries.circuit import DestinationCalls
 from queues.events.block import build_unreadable_event, decode
 from queues.segments.segment import ClaimedBlock, Segment
 from queues.topology import QueueSpec, Topology
@@ -178,14 +178,16 @@ class Consumer:
         self._report_completed()
         self._keep_alive.hold([])
 
-    def _count_calls(self, pairs: list[tuple[ClaimedBlock, Delivery]], failures: dict[int, Failure]) -> Calls:
+    def _count_calls(
+        self, pairs: list[tuple[ClaimedBlock, Delivery]], failures: dict[int, Failure]
+    ) -> DestinationCalls:
         """Return the calls of the destination for these blocks: one for all if the handler does not divide them."""
         errors = [failure.error for failure in failures.values() if failure.is_of_destination]
         done = [block for place, (block, _) in enumerate(pairs) if place not in failures]
         firsts = sum(block.tries <= 1 for block in done)
         if self._attempt.handler.works_block_by_block:
-            return Calls(firsts, len(done), len(errors), errors[-1] if errors else "")
-        return Calls(min(1, firsts), min(1, len(done)), min(1, len(errors)), errors[-1] if errors else "")
+            return DestinationCalls(firsts, len(done), len(errors), errors[-1] if errors else "")
+        return DestinationCalls(min(1, firsts), min(1, len(done)), min(1, len(errors)), errors[-1] if errors else "")
 
     def _report_completed(self) -> None:
         """Report completions, which the host measures; a failure to report stops no work."""

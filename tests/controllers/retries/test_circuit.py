@@ -13,7 +13,7 @@ from controllers.retries.circuit import (
     PROBES_TO_CLOSE,
     RETRY_SHARE,
     WINDOW_CALLS,
-    Calls,
+    DestinationCalls,
     DestinationState,
     admit,
     advance,
@@ -31,11 +31,11 @@ STEPS = st.lists(
 
 
 def succeed(state: DestinationState, count: int, now: float = 100.0) -> DestinationState:
-    return record(state, Calls(count, count, 0), now)
+    return record(state, DestinationCalls(count, count, 0), now)
 
 
 def fail(state: DestinationState, count: int, now: float = 100.0) -> DestinationState:
-    return record(state, Calls(0, 0, count, "503"), now)
+    return record(state, DestinationCalls(0, 0, count, "503"), now)
 
 
 def test_a_healthy_destination_limits_no_call_and_no_retry():
@@ -59,7 +59,7 @@ def test_from_a_tenth_of_failures_on_retries_take_tokens_and_calls_do_not():
 def test_retries_do_not_pay_for_retries():
     limited = fail(succeed(HEALTHY, 40), 10)
     empty = take_retries(limited, 1_000, 100.0)[0]
-    retried = record(empty, Calls(firsts=0, successes=40, failures=5), 100.0)
+    retried = record(empty, DestinationCalls(firsts=0, successes=40, failures=5), 100.0)
     assert take_retries(retried, 1_000, 100.0)[1] == 0
 
 
@@ -100,7 +100,7 @@ def test_granted_retries_never_exceed_the_share_of_first_successes_and_the_minim
     for seconds, step, successes, failures in steps:
         now += seconds
         if step == "record":
-            state, firsts = record(state, Calls(successes, successes, failures), now), firsts + successes
+            state, firsts = record(state, DestinationCalls(successes, successes, failures), now), firsts + successes
         elif state.circuit != CLOSED and advance(state, now).circuit != CLOSED:
             state, more = take_retries(state, 1_000, now)
             granted += more
@@ -113,7 +113,7 @@ def test_the_state_stays_within_its_limits(steps):
     for seconds, step, successes, failures in steps:
         now += seconds
         if step == "record":
-            state = record(state, Calls(min(successes, 1), successes, failures), now)
+            state = record(state, DestinationCalls(min(successes, 1), successes, failures), now)
         elif step == "take":
             state = take_retries(state, successes, now)[0]
         else:

@@ -5,7 +5,7 @@ from threading import Barrier, Thread
 import pytest
 import redis
 
-from controllers.retries.circuit import OPEN, Calls
+from controllers.retries.circuit import OPEN, DestinationCalls
 from queues import circuit_hold, keys
 from queues.circuit_hold import CircuitHold
 from queues.segments.segment import Segment
@@ -49,7 +49,7 @@ def share(control, clock, queue="alert") -> SharedLimit:
 
 
 def break_down(control, clock, failures=20) -> None:
-    share(control, clock).record(Calls(failures=failures, error="shop.example returned HTTP 503"))
+    share(control, clock).record(DestinationCalls(failures=failures, error="shop.example returned HTTP 503"))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_workers_that_report_at_once_lose_no_report(control, clock):
     def report() -> None:
         limit = share(control, clock)
         barrier.wait()
-        limit.record(Calls(0, 0, 1, "503"))
+        limit.record(DestinationCalls(0, 0, 1, "503"))
         limit.close()
 
     threads = [Thread(target=report) for _ in range(8)]
@@ -100,8 +100,8 @@ def test_workers_that_report_at_once_lose_no_report(control, clock):
 def test_calls_are_reported_once_at_the_end_while_the_destination_is_healthy(control, clock):
     limit = share(control, clock)
     limit.admit()
-    limit.record(Calls(3, 3, 0))
-    limit.record(Calls(2, 2, 0))
+    limit.record(DestinationCalls(3, 3, 0))
+    limit.record(DestinationCalls(2, 2, 0))
     assert not load_states(control, [SHOP])
     limit.close()
     limit.close()
@@ -109,10 +109,10 @@ def test_calls_are_reported_once_at_the_end_while_the_destination_is_healthy(con
 
 
 def test_without_a_control_server_all_calls_are_made(clock):
-    away = redis.Redis(port=1, socket_connect_timeout=0.1)
+    away = redis.Redis(port=1)
     limit = SharedLimit(away, "alert", SHOP, clock)
     assert (limit.admit(), limit.take_retry()) == ("all", True)
-    limit.record(Calls(0, 0, 1, "503"))
+    limit.record(DestinationCalls(0, 0, 1, "503"))
     limit.close()
 
 
@@ -174,7 +174,7 @@ def test_a_retry_without_a_token_waits_and_counts_no_try(segment, control, clock
     fill(segment, 1)
     tried_once(segment)
     limit = share(control, clock)
-    limit.record(Calls(0, 35, 15, "503"))
+    limit.record(DestinationCalls(0, 35, 15, "503"))
     while limit.take_retry():
         pass
     handler = Recorder()
@@ -188,7 +188,7 @@ def test_a_retry_is_made_when_the_budget_has_a_token_again(segment, control, clo
     fill(segment, 1)
     tried_once(segment)
     limit = share(control, clock)
-    limit.record(Calls(0, 35, 15, "503"))
+    limit.record(DestinationCalls(0, 35, 15, "503"))
     while limit.take_retry():
         pass
     clock.now += 5.0

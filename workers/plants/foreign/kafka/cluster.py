@@ -73,8 +73,7 @@ class KafkaCluster:
         """Return a reading. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
         self._failures = {}
         topics = self._read_topics()
-        others = self._read_other_groups()
-        names = [name for name in self._group_names() if name not in others]
+        names = self._group_names()
         described, described_at = self._describe_groups(names), self._clock()
         if not self._asked:
             self._follow(self._load_committed(names, topics), described, topics)
@@ -200,9 +199,10 @@ class KafkaCluster:
         }
 
     def _group_names(self) -> list[str]:
-        """Return the groups to read; names without a pattern need no listing."""
+        """Return the consumer groups to read; names without a pattern need no listing."""
+        others = self._read_other_groups()
         if _are_names(self._group_patterns):
-            return list(self._group_patterns)[:MAX_GROUPS]
+            return [name for name in self._group_patterns if name not in others][:MAX_GROUPS]
         future = self._open_client().list_consumer_groups(request_timeout=answer_seconds())
         listed = self._call(lambda _: future.result(2 * answer_seconds()))
         if listed.errors:
