@@ -23,7 +23,7 @@ from queues.events.block import BlockIds, cut, from_events
 from queues.segments.segment import Segment
 from queues.topology import QueueSpec
 from workers.consumer.destination import DestinationLimit, NoLimit, SharedLimit
-from workers.consumer.handler import Delivery, Failure, Outcome
+from workers.consumer.handler import Delivery, Failure, Handler, Outcome
 from workers.consumer.worker import Consumer
 
 QUEUE, DESTINATION = "orders", "shop.example:443"
@@ -62,7 +62,7 @@ class Destination:
         return answered.wait(TIMEOUT_SECONDS)
 
 
-class Caller:
+class Caller(Handler):
     """A handler that calls the destination once per block."""
 
     works_block_by_block = True

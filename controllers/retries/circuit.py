@@ -20,7 +20,7 @@ All functions are pure: they take the state and the time (Unix seconds), and ret
 """
 
 import math
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 from common.stored_document import Instant, StoredDocument, describe, replace_fields
 
@@ -36,8 +36,10 @@ PROBES_TO_CLOSE = 5
 MAX_CLOCK_STEP_SECONDS = 60.0
 MAX_ERROR = 200  # characters
 
-CLOSED, LIMITED, OPEN = "closed", "limited", "open"
 Circuit = Literal["closed", "limited", "open"]
+CLOSED: Final = "closed"
+LIMITED: Final = "limited"
+OPEN: Final = "open"
 Admission = Literal["all", "probe", "none"]
 
 

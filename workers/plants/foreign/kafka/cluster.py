@@ -234,13 +234,9 @@ class KafkaCluster:
             consumers = {listing.group_id for listing in future.result(2 * answer_seconds()).valid}
         except (KafkaException, TimeoutError):
             return self._other_groups  # What is wrong with the cluster is reported by the other requests.
-        self._other_groups = tuple(
-            sorted(
-                group.id
-                for group in every
-                if group.id not in consumers and _has_other_protocol(group) and _fits(group.id, self._group_patterns)
-            )
-        )
+        others = (group.id for group in every if group.id and _has_other_protocol(group))
+        fitting = (name for name in others if name not in consumers and _fits(name, self._group_patterns))
+        self._other_groups = tuple(sorted(fitting))
         return self._other_groups
 
     def _describe_groups(self, names: list[str]) -> dict[str, tuple[str, tuple[GroupReader, ...]]]:
@@ -454,7 +450,7 @@ def _build_reader(answer: "MemberDescription") -> GroupReader:
 def _has_other_protocol(group: "GroupMetadata") -> bool:
     """Return whether a group can't be described in the classic protocol."""
     is_unknown = group.error is not None and group.error.name() == "GROUP_ID_NOT_FOUND"
-    return not group.protocol_type and (is_unknown or group.state.lower() == "dead")
+    return not group.protocol_type and (is_unknown or (group.state or "").lower() == "dead")
 
 
 def _has(partition: Partition, topics: Mapping[str, int]) -> bool:
