@@ -87,7 +87,7 @@ def advance(state: DestinationState, now: float) -> DestinationState:
         probes=min(1.0, state.probes + PROBES_PER_SECOND * elapsed_seconds),
     )
     if state.circuit == LIMITED and advanced.calls < 1.0 and elapsed_seconds > 0.0 and state.calls >= 1.0:
-        return replace_fields(advanced, circuit=CLOSED, since=None)
+        return replace_fields(advanced, circuit=CLOSED, since=None, error="")
     return advanced
 
 
@@ -104,12 +104,12 @@ def admit(state: DestinationState, now: float) -> tuple[DestinationState, Admiss
 def take_retries(state: DestinationState, wanted: int, now: float) -> tuple[DestinationState, int]:
     """Return how many of the wanted retries may be made now; they are taken from the budget.
 
-    An open circuit allows none: its probes are admitted separately.
+    While the circuit is open, only a worker whose queue a person holds closed makes retries besides probes.
     """
     state = advance(state, now)
     if state.circuit == CLOSED:
         return state, wanted
-    granted = 0 if state.circuit == OPEN else min(wanted, math.floor(state.tokens))
+    granted = min(wanted, math.floor(state.tokens))
     return replace_fields(state, tokens=state.tokens - granted), granted
 
 

@@ -171,7 +171,7 @@ class Consumer:
             self._give_back(block)
         for pair in again:
             # One after the other: a failing block is separated while there is time and not after all were tried.
-            if is_probe or self._limit.take_retry():
+            if is_probe or (not self._limit.is_open and self._limit.take_retry()):
                 self._settle([pair], self._attempt.handle_separately([pair[1]]))
             else:
                 self._wait_for_budget(pair[0])

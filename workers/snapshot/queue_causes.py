@@ -93,7 +93,7 @@ def _find_failing_destinations(scene: Scene) -> Iterator[Cause]:
         is_late = any(scene.is_critical(f"queue/{queue}") for queue in queues)
         yield Cause(
             f"queue/{first}",
-            f"{name} fails calls {since}: {limits}.",
+            f"Calls to {name} have been failing {since}: {limits}.",
             impact,
             affected,
             severity="critical" if is_late else "warning",

@@ -408,7 +408,7 @@ def test_a_destination_that_fails_is_the_cause_and_names_the_queues_that_wait_fo
     plant.document["destinations"] = {"shop.example:443": DESTINATION | {"circuit": circuit}}
     plant.queue("process", waiting_events=0)
     health = plant.observe()
-    assert health.sentence == f"shop.example:443 fails calls since 13:46 UTC: {limits}."
+    assert health.sentence == f"Calls to shop.example:443 have been failing since 13:46 UTC: {limits}."
     assert health.severity == "warning"
     assert health.findings[0].impact == (
         "84 % of the recent calls fail with “shop.example returned HTTP 503: overloaded”. "
@@ -424,7 +424,7 @@ def test_the_late_queues_of_a_destination_that_fails_are_its_victims():
             plant.fall_behind(name, 1.0 * second, 230 + second)
         plant.observe()
     [finding, *others] = plant.snapshot.health.findings
-    assert finding.sentence.startswith("shop.example:443 fails calls")
+    assert finding.sentence.startswith("Calls to shop.example:443 have been failing")
     assert not [other for other in others if other.subject.startswith("queue/")]
 
 
