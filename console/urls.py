@@ -47,6 +47,7 @@ urlpatterns = [
     path("queues/<str:name>/waiting/", queues.show_waiting_events, name="queue-waiting"),
     path("queues/<str:name>/cap", queues.cap, name="queue-cap"),
     path("queues/<str:name>/pause", queues.pause, name="queue-pause"),
+    path("queues/<str:name>/circuit", queues.hold_circuit, name="queue-circuit"),
     path("queues/<str:name>/points", plans.points, name="queue-points"),
     path("dead-letters/", dead_letters.letters_page, name="dead-letters"),
     path("dead-letters/act", dead_letters.act, name="dead-letters-act"),

@@ -226,6 +226,18 @@ PAUSE = Key(
     "web workers → all",
     "JSON {until, reason, by} while a queue's intake or consumption is paused: `queues.pausing`",
 )
+DESTINATION = Key(
+    "weir:destination:{destination}",
+    "string",
+    "workers → workers observer",
+    "JSON, the retry budget and the circuit breaker of what handlers call: `controllers.retries.circuit`",
+)
+CIRCUIT_HOLD = Key(
+    "weir:circuit-hold:{queue}",
+    "string",
+    "web workers → workers",
+    "JSON {circuit, reason, by} while a person holds its circuit open or closed: `queues.circuit_hold`",
+)
 DRAIN = Key(
     "weir:drain:{host}",
     "string",

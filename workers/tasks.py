@@ -20,6 +20,7 @@ from workers import reports
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.job import JobContext
+from workers.consumer.destination import build_limit
 from workers.consumer.registry import get_handler
 from workers.consumer.work_report import Report, WorkReporter
 from workers.consumer.worker import Consumer
@@ -112,6 +113,7 @@ def create_consumer(reporter: WorkReporter, clock: Callable[[], float]) -> Consu
         paused=lambda: _is_paused(reporter.control, reporter.queue),
         completed=reporter.record_completions,
         dead_lettered=lambda letters: record_dead_letters(LOCAL, reporter.queue, letters, clock()),
+        limit=build_limit(reporter.control, spec, clock),
     )
 
 

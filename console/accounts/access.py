@@ -65,6 +65,7 @@ ACTIONS = {
     "plant.scale": "operator",
     "ladder.cap": "operator",
     "queue.pause": "operator",
+    "queue.circuit": "operator",
     "queue.peek": "operator",
     "queue.define": "administrator",
     "host.drain": "operator",

@@ -24,7 +24,7 @@ from controllers.framework.reason import format_count
 from queues.nodes.node_state import BUSY
 from workers.alerts.lifecycle.models import Alert
 from workers.models import LedgerEntry, Loop, Override
-from workers.steering.scope import Scope, is_drain, is_pause
+from workers.steering.scope import Scope, is_circuit_hold, is_drain, is_pause
 from workers.windows.models import PlannedWindow
 from workers.windows.occurrences import WindowOccurrence, list_all_between
 
@@ -378,7 +378,7 @@ def _build_override_bar(window: Window, override: Override) -> Bar:
 def _build_override_url(override: Override) -> str:
     if override.loop:
         return reverse("loop", args=[override.loop.pk])
-    if is_pause(override):
+    if is_pause(override) or is_circuit_hold(override):
         return reverse("queue", args=[override.queue])
     if is_drain(override):
         return reverse("worker-host", args=[override.host])

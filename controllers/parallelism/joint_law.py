@@ -188,11 +188,17 @@ def _plan_tasks(
     windows, steps = len(needs.needed), parameters.steps_per_window
     begins = np.arange(windows) * steps
     ends = np.minimum(begins + steps, of.rates.shape[1]) - 1
-    late, left = compute_waiting_cost(of, cost, needs.capacities, begins, parameters.pause_seconds)
+    pause_seconds = _compute_pause_seconds(parameters, observation)
+    late, left = compute_waiting_cost(of, cost, needs.capacities, begins, pause_seconds)
     now = compute_waiting_cost(of, cost, np.asarray([needs.capacity_now]), begins[:1], 0.0)
     change_cost = parameters.change_seconds * float(current.sum())
     ranges = PlanRanges(needs.needed, needs.levels, (late + left)[:, ends], steps * of.step_seconds, change_cost)
     return find_cheapest_plan(current, needs.keeps, (now[0] + now[1])[0, ends, 0].tolist(), ranges), needs
+
+
+def _compute_pause_seconds(parameters: JointParameters, observation: JointObservation) -> float:
+    """Return how long a change stops processing: the parameter assumes it, and a measured pause may be longer."""
+    return max(parameters.pause_seconds, observation.change_pause_seconds or 0.0)
 
 
 def _estimate_passed(observation: JointObservation, memory: Mapping[str, JointMemory], name: str) -> float | None:
@@ -300,6 +306,7 @@ def _build_decision(
     before = {row.name: row.row.tasks for row in known}
     capacity = compute_capacity_per_second(known, plan.tasks)
     by_hand = {name: count for name, count in parameters.tasks_of.items() if name in tasks}
+    pause_seconds = _compute_pause_seconds(parameters, observation)
     terms = {
         "tasks_before": before,
         "tasks_needed": {operator.name: int(n) for operator, n in zip(known, needs.needed[0], strict=True)},
@@ -311,11 +318,12 @@ def _build_decision(
         "gain_shares": {name: round(share, 4) for name, share in verdicts.items()},
         "blocked": needs.blocked,
         "by_hand": by_hand,
+        "pause_seconds": pause_seconds,
     }
     failed = [name for name, share in verdicts.items() if share < parameters.effective_share]
     reason = format_reason(
         inputs.describe_changed_tasks(before, tasks, NO_ACTION),
-        _explain_plan(parameters, needs, before, tasks),
+        _explain_plan(needs, before, tasks, pause_seconds),
         remarks=[
             *([f"the last rescale of {format_names(failed)} gained less than expected"] if failed else []),
             *([f"{format_names(needs.blocked)}: more tasks did not help; retrying later"] if needs.blocked else []),
@@ -336,12 +344,10 @@ def _build_decision(
     return Decision({"tasks": tasks}, reason, terms, limited, expected=expected)
 
 
-def _explain_plan(
-    parameters: JointParameters, needs: TaskNeeds, before: Mapping[str, int], tasks: Mapping[str, int]
-) -> str:
+def _explain_plan(needs: TaskNeeds, before: Mapping[str, int], tasks: Mapping[str, int], pause_seconds: float) -> str:
     now, then = sum(before.values()), sum(tasks.values())
     have, (do, suffice) = format_count(now, "task"), ("does", "suffices") if now == 1 else ("do", "suffice")
-    pause = "the pause" if parameters.pause_seconds else "the change"
+    pause = "the pause" if pause_seconds else "the change"
     if needs.short and then > now:
         return f"{have} {do} not suffice for the forecast load, nor do {then}, and more are not allowed"
     if tasks == before and needs.keeps[0] and not needs.short:
@@ -378,6 +384,7 @@ def observe(
         failed_per_second=inputs.compute_failed_per_second(topology),
         forecast_per_second=tuple(forecast_per_second),
         deviation_per_second=tuple(deviation_per_second),
+        change_pause_seconds=topology.change_pause_seconds,
         paths=inputs.list_steered_paths(topology),
         operators=rows,
     )

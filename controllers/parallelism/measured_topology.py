@@ -14,7 +14,7 @@ A bad number of an operator leaves only that number unknown.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
@@ -89,6 +89,7 @@ DOCUMENT = (
     Parameter("window_seconds", "s", "Window of the counts.", None, 1e-3, 1e9, required=True),
     Parameter("holder", "name", "Client that sets tasks over the API; null: none.", None, kind="text"),
     Parameter("held_until", "s since 1970", "Expiry of control unless renewed.", None, 0, LATEST_SECONDS),
+    Parameter("change_pause_seconds", "s", "Measured time that a change of tasks stops operators.", None, 0, 1e5),
     Parameter("operators", "by name", "All operators.", None, kind="map", required=True,
               items=(Parameter("operator", "operator", "One operator.", kind="object", items=_OPERATOR),)),
     Parameter("links", "links", "Links between operators.", (), kind="rows", items=_LINK),
@@ -179,7 +180,8 @@ class Channel:
 class MeasuredTopology:
     """Operators of a plant by name and their links at one instant.
 
-    Raise `BadInput` for a link to an unknown operator, a cycle, or more than MAX_PATHS paths.
+    change_pause_seconds: how long a change of tasks has stopped operators, as measured; None: not measured. Raise
+    `BadInput` for a link to an unknown operator, a cycle, or more than MAX_PATHS paths.
     """
 
     plant: str
@@ -189,6 +191,7 @@ class MeasuredTopology:
     links: tuple[Link, ...] = ()
     holder: str | None = None
     held_until: float | None = None
+    change_pause_seconds: float | None = None
     _after: dict[str, list[str]] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -283,7 +286,7 @@ class MeasuredTopology:
     def extract_part(self, names: Iterable[str]) -> "MeasuredTopology":
         kept = {name: self.operators[name] for name in names}
         links = tuple(link for link in self.links if link.source in kept and link.target in kept)
-        return MeasuredTopology(self.plant, self.at, self.window_seconds, kept, links, self.holder, self.held_until)
+        return replace(self, operators=kept, links=links)
 
     def to_document(self) -> dict[str, Any]:
         return {
@@ -292,6 +295,7 @@ class MeasuredTopology:
             "window_seconds": self.window_seconds,
             "holder": self.holder,
             "held_until": self.held_until,
+            "change_pause_seconds": self.change_pause_seconds,
             "operators": {name: operator.to_document() for name, operator in self.operators.items()},
             "links": [dict(vars(link)) for link in self.links],
         }

@@ -125,6 +125,10 @@ class JointObservation(msgspec.Struct, frozen=True, kw_only=True):
     deviation_per_second: Annotated[tuple[float, ...] | None, value("events/s", "Standard deviation of the load.")] = (
         None
     )
+    change_pause_seconds: Annotated[
+        float | None,
+        value("s", "Measured time that a change stops processing, such as a rebalance; null: not measured.", 0, 1e5),
+    ] = None
     paths: Paths
     operators: Annotated[
         dict[str, Annotated[JointRow, value("operator", "Measurements of one operator.")]],

@@ -9,6 +9,7 @@ interface Snapshot {
   "totals": PlantTotals;
   "producers": Record<string, ProducerStatus>;
   "queues": Record<string, QueueStatus>;
+  "destinations": Record<string, DestinationStatus>;
   "nodes": Record<string, NodeStatus>;
   "hosts": Record<string, HostStatus>;
   "pipeline": PipelineStatus;
@@ -104,6 +105,8 @@ interface QueueStatus {
   "kind": string | null;
   "handler": string | null;
   "sink": string | null;
+  "destination": string | null;
+  "circuit_hold": CircuitHoldStatus | null;
   "priority": number | null;
   "minimum_containers": number;
   "requirements": Array<string>;
@@ -127,6 +130,15 @@ interface QueueStatus {
   "catching_up": CatchUp | null;
   "pauses": Array<PauseStatus>;
   "containers": Record<string, ContainerStatus>;
+}
+
+interface CircuitHoldStatus {
+  "circuit": string;
+  "override": number;
+  "since": number | null;
+  "until": number | null;
+  "by": string;
+  "reason": string;
 }
 
 interface CatchUp {
@@ -165,6 +177,17 @@ interface ContainerStatus {
   "workers_started": number | null;
   "workers_busy": number | null;
   "trouble": string | null;
+}
+
+interface DestinationStatus {
+  "circuit": string;
+  "since": number | null;
+  "failing_share": number;
+  "calls": number;
+  "retries": number;
+  "at": number | null;
+  "error": string;
+  "queues": Array<string>;
 }
 
 interface NodeStatus {
@@ -500,6 +523,8 @@ interface ConsumerGroup {
   "out_per_second": number | null;
   "clearing_seconds": number | null;
   "expired_events": number;
+  "rebalances": number;
+  "rebalance_seconds": number | null;
   "partition_count": number;
   "partitions": Array<PartitionLag>;
 }

@@ -41,7 +41,8 @@ class SharedCluster:
     topics, partitions, described: name → an error's code, for what can't be read.
     """
 
-    def __init__(self, committed, topics=None, partitions=None, described=None, listing=(), begin=0):
+    def __init__(self, committed, topics=None, partitions=None, described=None, listing=(), begin=0, others=()):
+        self.other_groups = others
         self.committed, self.failing_topics = committed, topics or {}
         self.failing_partitions, self.failing_groups = partitions or {}, described or {}
         self.listing, self.begin = listing, begin
@@ -61,6 +62,10 @@ class SharedCluster:
         valid = [SimpleNamespace(group_id=name) for name in self.committed]
         errors = [KafkaError(code) for code in self.listing]
         return settled(SimpleNamespace(valid=valid, errors=errors))
+
+    def list_groups(self, timeout):
+        classic = [SimpleNamespace(id=name, state="Empty", protocol_type="", error=None) for name in self.committed]
+        return [*classic, *self.other_groups]
 
     def describe_consumer_groups(self, names, request_timeout):
         answer = SimpleNamespace(state=SimpleNamespace(name="EMPTY"), members=[])
@@ -123,6 +128,34 @@ def test_a_group_that_can_not_be_described_keeps_its_lag(code):
         "billing": ("empty", 15),
         "audit": ("unknown", 15),
     }
+
+
+def unlisted(name, state, protocol_type="", error=None):
+    return SimpleNamespace(id=name, state=state, protocol_type=protocol_type, error=error and KafkaError(error))
+
+
+@pytest.mark.parametrize(
+    "share",
+    [unlisted("jobs", "Dead"), unlisted("jobs", "", error=KafkaError.GROUP_ID_NOT_FOUND)],
+    ids=["older broker", "newer broker"],
+)
+def test_a_share_group_is_named_as_such_and_has_no_lag(share):
+    others = [share, unlisted("connect-cluster", "Stable", "connect")]
+    plant = plant_of(SharedCluster({"billing": ORDERS}, others=others))
+    plant.get_topology()
+    assert list(plant.get_details().groups) == ["billing"]
+    assert "Group jobs is a share group or a Streams group (Kafka 4)." in said_of(plant)
+    assert "connect-cluster" not in said_of(plant)
+
+
+def test_a_share_group_that_the_options_name_is_not_read_as_a_consumer_group():
+    cluster = SharedCluster({"billing": ORDERS, "jobs": KafkaError.GROUP_ID_NOT_FOUND})
+    cluster.list_groups = lambda timeout: [unlisted("jobs", "Dead")]
+    cluster.list_consumer_groups = lambda request_timeout: settled(SimpleNamespace(valid=[], errors=[]))
+    plant = plant_of(cluster, groups="billing,jobs")
+    plant.get_topology()
+    assert list(plant.get_details().groups) == ["billing"]
+    assert "Group jobs can't be read" not in said_of(plant)
 
 
 def test_a_cluster_of_which_nothing_answers_is_silent():

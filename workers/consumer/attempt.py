@@ -22,7 +22,7 @@ from types import FrameType
 import pyarrow as pa
 from celery.exceptions import SoftTimeLimitExceeded
 
-from workers.consumer.handler import Delivery, Failure, Handler, Outcome
+from workers.consumer.handler import Delivery, Failure, Handler, Outcome, is_away
 from workers.pool.departures import Completion
 
 REPEAT_SECONDS = 1.0
@@ -197,11 +197,11 @@ class HandlerCall:
             with use_time_limit(self.timeout_seconds):
                 outcome = self.handler.handle(deliveries)
         except TimeLimitExceeded:
-            return Hang(0, f"the handler took longer than {self.timeout_seconds:g} s")
+            return Hang(0, f"the handler took longer than {self.timeout_seconds:g} s", away=True)
         except SoftTimeLimitExceeded:
             raise  # the worker's own end and not the handler's fault
         except Exception as error:  # any exception of a handler is a failure of its input
-            return Failure(0, f"{type(error).__name__}: {error}")
+            return Failure(0, f"{type(error).__name__}: {error}", away=is_away(error))
         for failure in outcome.failures:
             if not 0 <= failure.block < len(deliveries):
                 named = f"the handler reported block {failure.block} of {len(deliveries)} as failed"

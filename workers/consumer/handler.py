@@ -92,7 +92,8 @@ class Failure:
 
     `poison`: the events themselves are at fault, so retries are useless. `transient`: a dependency of the handler is
     unavailable, so the events are not to blame and are not separated on the last try. `delay_seconds`: the minimum
-    delay before a retry. `untried`: the handler was not called with it, so this counts as no try.
+    delay before a retry. `untried`: the handler was not called with it, so this counts as no try. `away`: the handler
+    raised an error of a connection or a server, so the failure counts against the destination like a transient one.
     """
 
     block: int
@@ -101,6 +102,12 @@ class Failure:
     transient: bool = False
     delay_seconds: float = 0.0
     untried: bool = False
+    away: bool = False
+
+    @property
+    def is_of_destination(self) -> bool:
+        """Return whether the destination has failed, and not the events."""
+        return (self.transient or self.away) and not self.poison
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from workers.consumer.handlers.python import Python
 from workers.host import environment
 from workers.host.egress import HIDDEN, mask_address
 
-PLAIN = frozenset({"table", "takes", "per", "distribution", "compression"})  # texts that are no secret
+PLAIN = frozenset({"table", "takes", "per", "distribution", "compression", "destination"})  # texts that are no secret
 
 
 def check(handler: str, options: object, data: Path) -> None:

@@ -8,7 +8,7 @@ takes. A claim that is idle for IDLE_SECONDS therefore belongs to a dead worker,
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,11 +17,13 @@ import redis
 from celery import current_app
 
 from common.errors import BadInput, MalformedEvent
+from controllers.retries.circuit import DestinationCalls
 from queues.events.block import build_unreadable_event, decode
 from queues.segments.segment import ClaimedBlock, Segment
 from queues.topology import QueueSpec, Topology
 from workers.consumer.attempt import BEGINS_WITHIN_SECONDS, DeadlineExceeded, HandlerCall
 from workers.consumer.backoff import Backoff
+from workers.consumer.destination import DestinationLimit, NoLimit
 from workers.consumer.handler import Delivery, Failure, Handler
 from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS, SUBMISSION_EXPIRES_SECONDS, Latencies, Report, submit
 from workers.pool.departures import Completion
@@ -112,6 +114,7 @@ class Consumer:
         paused: Callable[[], bool] = lambda: False,
         completed: Callable[[Sequence[Completion]], None] = lambda done: None,
         dead_lettered: Callable[[Sequence[tuple[pa.RecordBatch, str]]], None] = lambda letters: None,
+        limit: DestinationLimit = NoLimit(),  # noqa: B008 (stateless)
         backoff: Backoff = Backoff(),  # noqa: B008 (frozen)
         monotonic: Callable[[], float] = time.monotonic,
         idle_seconds: float = IDLE_SECONDS,
@@ -124,26 +127,32 @@ class Consumer:
         self._begins_until_seconds = min(until, self._began_seconds + BEGINS_WITHIN_SECONDS)
         self._keep_alive = KeepAlive(segment, worker_id, alive)
         self._tally, self._completed, self._dead_lettered, self._paused = Tally(), completed, dead_lettered, paused
+        self._limit = limit
 
     def run(self) -> None:
         """Work until the quota is used, nothing is left, the queue is paused, or the turn is over.
 
-        Claimed blocks are finished, except those not started when the turn is over: the next worker gets them at once,
-        and no try is counted. Raises NodeUnavailable when the segment's node is away.
+        Claimed blocks are finished, except those not started when the turn is over, or when the circuit of the
+        destination opens: the next worker gets them at once, and no try is counted. Raises NodeUnavailable when the
+        segment's node is away.
         """
         left = self._spec.events_per_worker
-        with self._keep_alive:
+        with self._keep_alive, closing(self._limit):
             while left > 0 and not self._is_over() and not self._paused():
-                claimed = self._segment.claim(self._worker_id, min(left, CLAIM_EVENTS), self._idle_seconds)
+                admission = self._limit.admit()
+                if admission == "none":
+                    break
+                events = 1 if admission == "probe" else min(left, CLAIM_EVENTS)
+                claimed = self._segment.claim(self._worker_id, events, self._idle_seconds)
                 if not claimed:
                     break
                 left -= sum(block.events for block in claimed)
-                self._work(claimed)
+                self._work(claimed, is_probe=admission == "probe")
 
     def _is_over(self) -> bool:
         return self._monotonic() >= self._begins_until_seconds
 
-    def _work(self, claimed: Sequence[ClaimedBlock]) -> None:
+    def _work(self, claimed: Sequence[ClaimedBlock], is_probe: bool) -> None:
         self._keep_alive.hold([block.entry_id for block in claimed])
         readable = self._decode_blocks(claimed)
         lost = [pair for pair in readable if pair[0].tries > self._spec.tries + SPARE_TRIES]
@@ -153,7 +162,7 @@ class Consumer:
             # Its workers never postponed it, because they were killed each time.
             error = f"its worker was killed or ran out of time {block.tries - 1} times"
             self._move_to_dead_letters(block, [(delivery.fill_ids(), error)])
-        while first and not self._is_over():
+        while first and not self._is_over() and (is_probe or not self._limit.is_open):
             count = self._attempt.choose_block_count(len(first))
             self._settle(first[:count], self._attempt.handle_together([delivery for _, delivery in first[:count]]))
             self._report_completed()
@@ -162,9 +171,23 @@ class Consumer:
             self._give_back(block)
         for pair in again:
             # One after the other: a failing block is separated while there is time and not after all were tried.
-            self._settle([pair], self._attempt.handle_separately([pair[1]]))
+            if is_probe or (not self._limit.is_open and self._limit.take_retry()):
+                self._settle([pair], self._attempt.handle_separately([pair[1]]))
+            else:
+                self._wait_for_budget(pair[0])
         self._report_completed()
         self._keep_alive.hold([])
+
+    def _count_calls(
+        self, pairs: list[tuple[ClaimedBlock, Delivery]], failures: dict[int, Failure]
+    ) -> DestinationCalls:
+        """Return the calls of the destination for these blocks: one for all if the handler does not divide them."""
+        errors = [failure.error for failure in failures.values() if failure.is_of_destination]
+        done = [block for place, (block, _) in enumerate(pairs) if place not in failures]
+        firsts = sum(block.tries <= 1 for block in done)
+        if self._attempt.handler.works_block_by_block:
+            return DestinationCalls(firsts, len(done), len(errors), errors[-1] if errors else "")
+        return DestinationCalls(min(1, firsts), min(1, len(done)), min(1, len(errors)), errors[-1] if errors else "")
 
     def _report_completed(self) -> None:
         """Report completions, which the host measures; a failure to report stops no work."""
@@ -174,6 +197,7 @@ class Consumer:
 
     def _settle(self, pairs: list[tuple[ClaimedBlock, Delivery]], failures: dict[int, Failure]) -> None:
         """Acknowledge the handled blocks all at once, then process the failures."""
+        self._limit.record(self._count_calls(pairs, failures))
         self._acknowledge([block for place, (block, _) in enumerate(pairs) if place not in failures])
         for place, failure in failures.items():
             self._fail(*pairs[place], failure)
@@ -210,6 +234,11 @@ class Consumer:
     def _give_back(self, block: ClaimedBlock) -> None:
         """Release a block so that the next worker gets it at once."""
         self._segment.retry(block, self._worker_id, 0.0, untried=True)
+
+    def _wait_for_budget(self, block: ClaimedBlock) -> None:
+        """Delay a retry that the budget of the destination does not pay for yet. No try is counted."""
+        delay_seconds = self._backoff.compute_delay_seconds(block.block_id, block.tries)
+        self._segment.retry(block, self._worker_id, delay_seconds, untried=True)
 
     def _put_off(self, block: ClaimedBlock, at_least_seconds: float = 0.0) -> None:
         delay_seconds = self._backoff.compute_delay_seconds(block.block_id, block.tries)

@@ -45,6 +45,10 @@ class ConsumerGroup(StoredDocument, frozen=True, kw_only=True):
         Seconds | None, describe("Time to process the backlog at the current rates, s; null: it is not shrinking.")
     ] = None
     expired_events: int = 0
+    rebalances: Annotated[int, describe("Rebalances of the last hour that Weir has seen.")] = 0
+    rebalance_seconds: Annotated[
+        Seconds | None, describe("Median duration of these rebalances, s; null: no duration is known.")
+    ] = None
     partition_count: Annotated[
         int, describe("Partitions that it reads; while it rebalances or has no members, those of its topics.")
     ] = 0

@@ -14,6 +14,7 @@ from common.stored_document import (
     describe,
     describe_metric,
 )
+from controllers.retries.circuit import CLOSED, LIMITED, OPEN
 
 Trend = Literal["rising", "falling", "steady"]
 
@@ -56,6 +57,17 @@ class PauseStatus(StoredDocument, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class CircuitHoldStatus(StoredDocument, frozen=True, kw_only=True):
+    """A circuit that a person holds open or closed for one queue."""
+
+    circuit: Annotated[str, describe("open (no calls) or closed (all calls).", values=("open", "closed"))]
+    override: Annotated[int, describe("ID of the override.")]
+    since: Instant | None = None
+    until: Instant | None = None
+    by: str = ""
+    reason: str = ""
+
+
 class CatchUp(StoredDocument, frozen=True, kw_only=True):
     """A queue works off what waited during a pause or an outage that has ended."""
 
@@ -76,12 +88,34 @@ class SlotHolder(StoredDocument, frozen=True, kw_only=True):
     ] = True
 
 
+class DestinationStatus(StoredDocument, frozen=True, kw_only=True):
+    """What the handlers of one or more queues call, and the limits on these calls while it fails."""
+
+    circuit: Annotated[
+        str,
+        describe(
+            "closed, limited (retries wait for the budget), or open (probes only).", values=(CLOSED, LIMITED, OPEN)
+        ),
+    ] = CLOSED
+    since: Annotated[Instant | None, describe("When it stopped being healthy; null: it is healthy.")] = None
+    failing_share: Annotated[Share, describe("Share of the recent calls that failed.")] = 0.0
+    calls: Annotated[float, describe("Recent calls, weighted; the failing share is computed from them.")] = 0.0
+    retries: Annotated[float, describe("Retries that the budget allows now.")] = 0.0
+    at: Annotated[Instant | None, describe("When a call was last reported.")] = None
+    error: Annotated[str, describe("The last failure.")] = ""
+    queues: Annotated[list[str], describe("Queues whose handlers call it.")] = []
+
+
 class QueueStatus(StoredDocument, frozen=True, kw_only=True):
     """Live figures of a queue, of all containers together."""
 
     kind: Annotated[Annotated[str, describe(values=("jobs", "pipeline"))] | None, describe("jobs or pipeline.")] = None
     handler: Annotated[str | None, describe("Handler of a jobs queue.")] = None
     sink: Annotated[str | None, describe("Destination of the events of a jobs queue.")] = None
+    destination: Annotated[str | None, describe("What the handler calls, a key of `destinations`.")] = None
+    circuit_hold: Annotated[
+        CircuitHoldStatus | None, describe("Set while a person holds the circuit of the destination open or closed.")
+    ] = None
     priority: int | None = None
     minimum_containers: int = 1
     requirements: Annotated[list[str], describe("Capabilities that worker hosts need.")] = []

@@ -26,7 +26,7 @@ from workers.documents.parts import PartStatus, ProcessEvent
 from workers.documents.pipeline import PipelineStatus
 from workers.documents.plans import PlanStatus
 from workers.documents.plants import LoadForecast, PlantHolder, PlantStatus
-from workers.documents.queues import ProducerStatus, QueueStatus, SlotHolder, Trend
+from workers.documents.queues import DestinationStatus, ProducerStatus, QueueStatus, SlotHolder, Trend
 from workers.documents.states import Problem, Severity, SubjectFinding, SubjectState
 from workers.documents.windows import PlannedWindowStatus
 
@@ -132,6 +132,9 @@ class Snapshot(StoredDocument, frozen=True, kw_only=True):
     totals: PlantTotals = PlantTotals()
     producers: dict[str, ProducerStatus] = {}
     queues: dict[str, QueueStatus] = {}
+    destinations: Annotated[
+        dict[str, DestinationStatus], describe("What handlers have called in the last hour, keyed by name.")
+    ] = {}
     nodes: dict[str, NodeStatus] = {}
     hosts: dict[str, HostStatus] = {}
     pipeline: PipelineStatus = PipelineStatus()

@@ -13,13 +13,14 @@ from queues.events.block import COLUMNS, MAX_VALUE_LENGTH, MAX_VALUES
 from queues.nodes.heartbeat import ContainerCounters, Membership
 from queues.nodes.node_state import OFFLINE, SILENT
 from queues.topology import NodeSpec, QueueSpec
+from workers.consumer.destination import get_destination_name
 from workers.consumer.handler import get_sink_name
 from workers.consumer.work_report import Latencies
 from workers.documents.hosts import HostStatus, WorkerHost
 from workers.documents.loops import LoopStatus, OverrideStatus
 from workers.documents.nodes import NodeStatus
 from workers.documents.pipeline import NOT_REPORTING, PipelineFigures, PipelineStatus
-from workers.documents.queues import ContainerStatus, EventSample, ProducerStatus, QueueStatus
+from workers.documents.queues import ContainerStatus, DestinationStatus, EventSample, ProducerStatus, QueueStatus
 from workers.documents.snapshot import PlantTotals, Snapshot
 from workers.models import Loop
 from workers.snapshot.readings import Readings, Workers
@@ -85,6 +86,7 @@ def compose(inputs: SnapshotInputs, loops: dict[str, LoopStatus], overrides: lis
         totals=_compute_totals(inputs, queues, nodes, hosts),
         producers=_build_producer_statuses(inputs),
         queues=queues,
+        destinations=_build_destination_statuses(inputs, queues),
         nodes=nodes,
         hosts=hosts,
         pipeline=_build_pipeline_status(inputs),
@@ -95,8 +97,14 @@ def compose(inputs: SnapshotInputs, loops: dict[str, LoopStatus], overrides: lis
 
 
 def add_stops(snapshot: Snapshot) -> Snapshot:
-    """Add people's pauses and drains where they are displayed; their loops hold, whatever their mode."""
+    """Add people's pauses, drains, and holds of circuits where they are displayed.
+
+    The loops of a pause or a drain hold, whatever their mode.
+    """
     rows = snapshot.overrides
+    if holds := scope.list_circuit_holds(rows):
+        held = {name: replace_fields(row, circuit_hold=holds.get(name)) for name, row in snapshot.queues.items()}
+        snapshot = replace_fields(snapshot, queues=held)
     queues = {name: scope.list_pauses(name, rows) for name in snapshot.queues}
     hosts = {name: scope.drain_of(name, rows) for name in snapshot.hosts}
     if not (any(queues.values()) or any(hosts.values())):
@@ -154,6 +162,7 @@ def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> QueueStatus:
         kind=spec.kind,
         handler=spec.handler if spec.kind == "jobs" else None,
         sink=get_sink_name(spec.handler, spec.handler_options) if spec.kind == "jobs" else None,
+        destination=_get_destination(spec),
         priority=spec.priority,
         minimum_containers=spec.minimum_containers,
         requirements=list(spec.requirements),
@@ -171,6 +180,29 @@ def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> QueueStatus:
         service_seconds=service_seconds,
         containers=containers,
     )
+
+
+def _get_destination(spec: QueueSpec) -> str | None:
+    return (get_destination_name(spec.handler, spec.handler_options) or None) if spec.kind == "jobs" else None
+
+
+def _build_destination_statuses(
+    inputs: SnapshotInputs, queues: Mapping[str, QueueStatus]
+) -> dict[str, DestinationStatus]:
+    """Return what handlers have called recently, with the queues that share it."""
+    return {
+        name: DestinationStatus(
+            circuit=state.circuit,
+            since=state.since,
+            failing_share=round(state.failing_share, 3),
+            calls=round(state.calls, 1),
+            retries=round(state.tokens, 1),
+            at=state.at,
+            error=state.error,
+            queues=[queue for queue, row in queues.items() if row.destination == name],
+        )
+        for name, state in sorted(inputs.readings.destinations.items())
+    }
 
 
 def _work(inputs: SnapshotInputs, spec: QueueSpec) -> tuple[float | None, float | None]:

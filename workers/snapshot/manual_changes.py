@@ -11,9 +11,10 @@ from datetime import datetime
 from common import checks
 from common.stored_document import replace_fields
 from controllers.framework.reason import format_count, format_names, format_number, format_percent
+from controllers.retries.circuit import OPEN
 from controllers.shedding.ladder import LAW as LADDER
 from controllers.shedding.ladder import LEVELS
-from queues import pausing
+from queues import circuit_hold, pausing
 from workers.alerts.lifecycle.models import Alert, Silence
 from workers.alerts.review import format_duration
 from workers.alerts.rules import rules
@@ -26,7 +27,7 @@ from workers.documents.snapshot import Snapshot
 from workers.documents.windows import PlannedWindowStatus
 from workers.models import Loop
 from workers.plants.foreign.interventions import Intervention
-from workers.steering.scope import IN_USE, NODE_USES, THRESHOLDS, find_active_level
+from workers.steering.scope import CIRCUIT, IN_USE, NODE_USES, THRESHOLDS, find_active_level
 from workers.windows.scope import format_scope
 
 NONE_NOW = "none now"
@@ -130,6 +131,8 @@ def _find_override_kind(row: OverrideStatus) -> str:
         return "drain" if row.name == "drained" else "cordon"
     if row.queue and row.name in pausing.PARTS:
         return "pause"
+    if row.queue and row.name == CIRCUIT:
+        return "circuit hold"
     if row.name == "mode":
         return "hold" if row.value == Loop.Mode.HOLD else "mode"
     if row.name == "cap" and row.loop and row.loop.startswith(f"{LADDER.name}/"):
@@ -155,6 +158,8 @@ def _format_override_title(row: OverrideStatus, kind: str) -> str:
         return f"Worker host {row.host}"
     if kind == "pause":
         return f"{row.name.capitalize()} of {row.queue}"
+    if kind == "circuit hold":
+        return f"Circuit of {row.queue}"
     scope = _format_loops(row)
     if kind in ("hold", "mode"):
         return scope[:1].upper() + scope[1:]
@@ -270,6 +275,19 @@ def _warn_of_consumption(name: str, seconds: float | None, snapshot: Snapshot) -
     return ""
 
 
+def _describe_circuit_hold(row: OverrideStatus, snapshot: Snapshot) -> tuple[str, str]:
+    queue = snapshot.queues.get(row.queue or "")
+    if queue is None:
+        return f"unknown: {row.queue} does not report", ""
+    name = queue.destination or "the destination"
+    if row.value == circuit_hold.OPEN:
+        return f"no calls to {name}; {_format_events(queue.waiting_events or 0)} waiting", ""
+    state = snapshot.destinations.get(name)
+    if state is None or state.circuit != OPEN:
+        return f"{NONE_NOW}: the circuit of {name} is not open", ""
+    return f"all calls to {name} are made, although {format_percent(state.failing_share)} fail", ""
+
+
 def _describe_host_drain(row: OverrideStatus, snapshot: Snapshot) -> tuple[str, str]:
     host = snapshot.hosts.get(row.host or "")
     if host is None:
@@ -318,6 +336,7 @@ EFFECTS = {
     "hold": _describe_mode,
     "mode": _describe_mode,
     "pause": _describe_pause,
+    "circuit hold": _describe_circuit_hold,
     "host drain": _describe_host_drain,
     "drain": _describe_node_use,
     "cordon": _describe_node_use,

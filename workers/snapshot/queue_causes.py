@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from controllers.flow.admission import LAW as FLOW
 from controllers.framework.reason import are, format_count, format_percent
+from controllers.retries.circuit import CLOSED, OPEN
 from controllers.worker_rate.law import LAW as WORKER_RATE
 from queues.pausing import CONSUMPTION, INTAKE
 from workers.alerts.evaluation.impact import join_names
@@ -38,6 +39,7 @@ from workers.steering.scope import find_pause
 MAX_ERROR = 120  # characters of an error's text
 MIN_FAILING_SHARE = 0.5  # of the events that leave: from here on, it is said of all
 BURST_OVER_SECONDS = 5.0  # arrivals vary around the limit of what is unusual
+RECENT_CALL_SECONDS = 60.0  # a destination that nothing waits for is a problem for this time after its last call
 BURST_SECONDS = 600.0  # a backlog is due to a burst for this time after it
 
 
@@ -65,6 +67,38 @@ def describe_pause(queue: str, pause: PauseStatus) -> str:
         end = f"until {datetime.fromtimestamp(pause.until, UTC):%H:%M} UTC"
     by = f" by {pause.by}" if pause.by else ""
     return f"Queue {queue} is paused ({pause.part}){by} {end}."
+
+
+def _find_failing_destinations(scene: Scene) -> Iterator[Cause]:
+    """Find destinations that fail calls of handlers: their queues wait for the retry budget or the circuit breaker."""
+    for name, row in scene.snapshot.destinations.items():
+        queues = [queue for queue in row.queues if queue in scene.snapshot.queues]
+        waiting = [queue for queue in queues if scene.snapshot.queues[queue].waiting_events]
+        recent = (scene.snapshot.at or 0.0) - (row.at or 0.0) < RECENT_CALL_SECONDS
+        if row.circuit == CLOSED or row.since is None or not queues or not (waiting or recent):
+            continue
+        since = f"since {datetime.fromtimestamp(row.since, UTC):%H:%M} UTC"
+        limits = "only a few test calls are made" if row.circuit == OPEN else "retries are limited"
+        waits = ""
+        if waiting:
+            noun, verb = ("queue", "waits") if len(waiting) == 1 else ("queues", "wait")
+            waits = f"{noun} {join_names(sorted(waiting))} {verb} for it"
+        error = shorten_error(row.error)
+        impact = join_sentences(
+            f"{format_percent(row.failing_share)} of the recent calls fail{f' with “{error}”' if error else ''}", waits
+        )
+        first, *others = sorted(queues, key=lambda queue: (not scene.has_backlog_problem(queue), queue))
+        loops = [subject for queue in queues for subject in scene.list_loops(queue=queue)]
+        affected = (*(f"queue/{queue}" for queue in others), *loops)
+        is_late = any(scene.is_critical(f"queue/{queue}") for queue in queues)
+        yield Cause(
+            f"queue/{first}",
+            f"Calls to {name} have been failing {since}: {limits}.",
+            impact,
+            affected,
+            severity="critical" if is_late else "warning",
+            is_independent=True,
+        )
 
 
 def _find_slot_holder(scene: Scene) -> Iterator[Cause]:
@@ -172,7 +206,11 @@ def _find_poison(scene: Scene) -> Iterator[Cause]:
 def find_newest_error(row: QueueStatus) -> str:
     """Return the error of the newest dead letter in one short line, from the node where the most events fail."""
     parts = sorted(row.containers.values(), key=lambda part: -(part.dead_per_second or 0.0))
-    text = next((part.dead_error for part in parts if part.dead_error), "")
+    return shorten_error(next((part.dead_error for part in parts if part.dead_error), ""))
+
+
+def shorten_error(text: str) -> str:
+    """Return an error in one short line, without a full stop."""
     line = "".join(letter if letter.isprintable() else " " for letter in text)
     line = " ".join(line.replace("“", '"').replace("”", '"').split()).rstrip(".")
     return line if len(line) <= MAX_ERROR else f"{line[: MAX_ERROR - 1].rstrip()}…"
@@ -342,4 +380,11 @@ def _describe_late_queue(scene: Scene, name: str, sentence: str, actions: Sequen
     return Cause(f"queue/{name}", sentence, join_sentences(*parts), loops, tuple(actions), early)
 
 
-QUEUE_FINDERS = (_find_pauses, _find_slot_holder, _find_poison, _find_late_queues, _find_dead_letters)
+QUEUE_FINDERS = (
+    _find_pauses,
+    _find_failing_destinations,
+    _find_slot_holder,
+    _find_poison,
+    _find_late_queues,
+    _find_dead_letters,
+)

@@ -9,9 +9,11 @@ import redis
 from common.errors import BadTopology
 from common.parsing import parse_whole_number
 from common.stored_document import ReportReader, decode_readable_document
+from controllers.retries.circuit import DestinationState
 from queues import keys
 from queues.nodes.heartbeat import Heartbeat
 from queues.topology import KnownTopology, Topology
+from workers.consumer.destination import get_destination_name, read_state
 from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS, SUBMISSION_EXPIRES_SECONDS, Latencies
 from workers.documents.hosts import ReportedHost
 from workers.documents.pipeline import PipelineReport
@@ -35,7 +37,8 @@ class Workers:
 class Readings:
     """The data.
 
-    `containers` has the workers by (queue, node), `latencies` the cumulative histogram by queue.
+    `containers` has the workers by (queue, node), `latencies` the cumulative histogram by queue, `destinations` the
+    states of what handlers have called, by name.
     """
 
     topology: Topology
@@ -45,6 +48,7 @@ class Readings:
     pipeline: PipelineReport | None
     containers: Mapping[Pair, Workers]
     latencies: Mapping[str, Latencies]
+    destinations: Mapping[str, DestinationState] = field(default_factory=dict)
     unreadable_nodes: Mapping[str, str] = field(default_factory=dict)
     unreadable_hosts: Mapping[str, str] = field(default_factory=dict)
 
@@ -64,7 +68,7 @@ def read(control: redis.Redis, now: float, known: KnownTopology, reader: ReportR
     topology = EMPTY
     with suppress(BadTopology):
         topology = known.read(stored) if stored else EMPTY
-    containers, latencies = _read_work(control, topology, now)
+    containers, latencies, destinations = _read_work(control, topology, now)
     beats, unreadable_nodes = reader.read(Heartbeat, heartbeats.items(), "heartbeat")
     reported, unreadable_hosts = reader.read(ReportedHost, hosts.items(), "host report")
     pipelines, _ = reader.read(PipelineReport, [(b"pipeline", pipeline)] if pipeline else [], "status")
@@ -80,6 +84,7 @@ def read(control: redis.Redis, now: float, known: KnownTopology, reader: ReportR
         pipeline=pipelines.get("pipeline"),
         containers=containers,
         latencies=latencies,
+        destinations=destinations,
         unreadable_nodes=unreadable_nodes,
         unreadable_hosts=unreadable_hosts,
     )
@@ -87,8 +92,9 @@ def read(control: redis.Redis, now: float, known: KnownTopology, reader: ReportR
 
 def _read_work(
     control: redis.Redis, topology: Topology, now: float
-) -> tuple[dict[Pair, Workers], dict[str, Latencies]]:
+) -> tuple[dict[Pair, Workers], dict[str, Latencies], dict[str, DestinationState]]:
     jobs = [queue for queue in topology.queues.values() if queue.kind == "jobs"]
+    called = sorted({name for job in jobs if (name := get_destination_name(job.handler, job.handler_options))})
     pairs = [(queue.name, node) for queue in jobs for node in queue.points]
     with control.pipeline(transaction=False) as pipe:
         for queue, node in pairs:
@@ -101,11 +107,14 @@ def _read_work(
             pipe.hgetall(keys.WORK.build(queue, node))
         for job in jobs:
             pipe.hgetall(keys.LATENCY.build(job.name))
+        for name in called:
+            pipe.get(keys.DESTINATION.build(name))
         answers = pipe.execute()
     containers = {pair: _parse_workers(*answers[3 * place : 3 * place + 3]) for place, pair in enumerate(pairs)}
-    histograms = answers[3 * len(pairs) :]
+    histograms, states = answers[3 * len(pairs) :][: len(jobs)], answers[3 * len(pairs) + len(jobs) :]
     latencies = {job.name: Latencies.from_hash(h) for job, h in zip(jobs, histograms, strict=True)}
-    return containers, latencies
+    destinations = {name: read_state(text) for name, text in zip(called, states, strict=True) if text is not None}
+    return containers, latencies, destinations
 
 
 def _parse_workers(waiting_to_run: int, busy: int, stored: Mapping[bytes, bytes]) -> Workers:

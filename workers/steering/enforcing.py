@@ -1,8 +1,8 @@
 """Enforcement of overrides on a node, a queue, or a worker host itself.
 
 A node's thresholds are written to the topology that the agents read, its drain and cordon to its row and the topology,
-a queue's pause and a worker host's drain to expiring keys on the control server. The database says what is in force;
-`reconcile` restores keys that a control server has lost.
+a queue's pause, the hold of its circuit, and a worker host's drain to expiring keys on the control server. The database
+says what is in force; `reconcile` restores keys that a control server has lost.
 """
 
 import math
@@ -16,7 +16,7 @@ from django.db import transaction
 
 from common import checks
 from common.errors import BadInput
-from queues import keys, pausing, projection
+from queues import circuit_hold, keys, pausing, projection
 from queues.control.replies import expect_bytes
 from queues.models import Node, Queue
 from workers.models import Override
@@ -81,7 +81,11 @@ def validate_threshold(
 
 def _write(control: redis.Redis, override: Override, now: datetime) -> None:
     end = override.expires_at if override.ended_at is None else now
-    assert end is not None  # Neither runs without an end.
+    assert end is not None  # None of them runs without an end.
+    if scope.is_circuit_hold(override):
+        held = circuit_hold.CircuitHold(override.value, override.reason, override.owner.get_username())
+        circuit_hold.hold(control, override.queue, held, (end - now).total_seconds())
+        return
     if not scope.is_drain(override):
         until = pausing.Pause(end.timestamp(), override.reason, override.owner.get_username())
         pausing.pause(control, override.queue, override.name, until, now.timestamp())
@@ -93,6 +97,15 @@ def _write(control: redis.Redis, override: Override, now: datetime) -> None:
         control.delete(keys.DRAIN.build(override.host))
 
 
+def _find_key(override: Override) -> str | None:
+    """Return the expiring key that enforces an override; None if it is enforced elsewhere."""
+    if scope.is_drain(override):
+        return keys.DRAIN.build(override.host)
+    if scope.is_circuit_hold(override):
+        return keys.CIRCUIT_HOLD.build(override.queue)
+    return keys.PAUSE.build(override.queue, override.name) if scope.is_pause(override) else None
+
+
 def reconcile(control: redis.Redis, now: datetime) -> int:
     """Restore the keys of overrides in force and delete all others; return how many were wrong.
 
@@ -102,15 +115,12 @@ def reconcile(control: redis.Redis, now: datetime) -> int:
     queues = Queue.objects.values_list("name", flat=True)
     hosts = [name.decode() for name in expect_bytes(control).hkeys(keys.HOSTS)]
     possible = [keys.PAUSE.build(queue, part) for queue in queues for part in pausing.PARTS]
+    possible += [keys.CIRCUIT_HOLD.build(queue) for queue in queues]
     possible += [keys.DRAIN.build(host) for host in hosts]
     stored = expect_bytes(control).mget(possible) if possible else []
     there = {key for key, text in zip(possible, stored, strict=True) if text}
     rows = Override.objects.filter(ended_at__isnull=True, expires_at__gt=now).select_related("owner")
-    wanted = {
-        keys.DRAIN.build(row.host) if scope.is_drain(row) else keys.PAUSE.build(row.queue, row.name): row
-        for row in rows
-        if scope.is_pause(row) or scope.is_drain(row)
-    }
+    wanted = {key: row for row in rows if (key := _find_key(row)) is not None}
     for key in wanted.keys() - there:
         _write(control, wanted[key], now)
     if left := there - wanted.keys():

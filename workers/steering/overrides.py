@@ -14,6 +14,7 @@ it; `expire_due` merely records the end, and notifies the agents.
 | a node itself | `busy_threshold`, `toobusy_threshold` | above 0 up to 1, busy below toobusy |
 | | `drained`, `cordoned` | the name itself |
 | a queue itself | `intake`, `consumption` | paused |
+| | `circuit` | open, closed: how the circuit of its destination is held |
 | a worker host | `work` | draining |
 
 Of two on the same loop under the same name, the newer one is in force, and says which one it replaces; if it ends
@@ -38,12 +39,14 @@ from common.errors import BadInput
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.law import Law, check_parameters
+from queues.circuit_hold import HOLDS
 from queues.models import Node
 from workers.coordination.leases import lock_until_commit
 from workers.documents.loops import OverrideStatus
 from workers.models import Loop, Override
 from workers.steering import enforcing, plant_settings
 from workers.steering.scope import (
+    CIRCUIT,
     IN_USE,
     NODE_USES,
     Scope,
@@ -65,6 +68,7 @@ LOCK = "overrides"
 MAXIMUM_REASON_LENGTH = 2_000
 PAUSED, OPEN = "paused", "open"
 DRAINED, AT_WORK = "draining", "at work"
+AUTOMATIC = "automatic"  # a circuit that nobody holds
 # An ended override, and the one that is in force again in its place.
 Undone = tuple[Override, Override | None]
 
@@ -378,6 +382,11 @@ def _validate_override(
             return value, IN_USE
         if scope.node is not None:
             return enforcing.validate_threshold(scope.node, name, value, now, beside)
+        if name == CIRCUIT:
+            if value not in HOLDS:
+                message = f"must be {' or '.join(HOLDS)}, not {checks.shorten_for_message(value)}"
+                raise BadInput("value", message)
+            return value, AUTOMATIC
         stopped, usual = (DRAINED, AT_WORK) if scope.host else (PAUSED, OPEN)
         if value != stopped:
             raise BadInput("value", f"must be {stopped}, not {checks.shorten_for_message(value)}")

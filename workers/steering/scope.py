@@ -25,7 +25,7 @@ from queues import pausing
 from queues.models import Node
 from workers.documents import hosts
 from workers.documents.loops import LoopStatus, OverrideStatus
-from workers.documents.queues import PauseStatus
+from workers.documents.queues import CircuitHoldStatus, PauseStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop, Override
 from workers.windows.scope import covers_target, format_scope
@@ -33,6 +33,7 @@ from workers.windows.scope import covers_target, format_scope
 THRESHOLDS = ("busy_threshold", "toobusy_threshold")
 NODE_USES = ("drained", "cordoned")  # names of overrides that take a node out of use, and its fields
 IN_USE = "in use"
+CIRCUIT = "circuit"  # the name of an override on a queue: its destination's circuit is held open or closed
 DRAINING = "work"  # the name of an override on a worker host: it takes no new work
 Target = Mapping[str, Any]
 LADDER_ADVISES = (
@@ -47,8 +48,8 @@ class Scope:
     """A scope: `loop` alone, or one or more of law, queue, and node: the loops that match all of them.
 
     A `node` alone may also be the node itself: then the override's name is one of its thresholds, drained, or cordoned.
-    A `queue` alone may be the queue itself: the name is the part of it that is paused. A `host` is a worker host.
-    `window`: the scope of a planned window instead.
+    A `queue` alone may be the queue itself: the name is the part of it that is paused, or `circuit`. A `host` is a
+    worker host. `window`: the scope of a planned window instead.
     """
 
     loop: Loop | None = None
@@ -77,7 +78,7 @@ class Scope:
         if self.host:
             return name == DRAINING and not (self.queue or self.node)
         if self.queue:
-            return name in pausing.PARTS and self.node is None
+            return (name in pausing.PARTS or name == CIRCUIT) and self.node is None
         return name in THRESHOLDS or name in NODE_USES
 
     @property
@@ -148,6 +149,11 @@ def is_pause(override: Override) -> bool:
     return bool(override.queue) and override.name in pausing.PARTS
 
 
+def is_circuit_hold(override: Override) -> bool:
+    """Return whether it holds the circuit of a queue's destination."""
+    return bool(override.queue) and override.name == CIRCUIT
+
+
 def is_drain(override: Override) -> bool:
     """Return whether it drains a worker host."""
     return bool(override.host)
@@ -155,7 +161,8 @@ def is_drain(override: Override) -> bool:
 
 def is_itself(override: Override) -> bool:
     """Return whether it is on a node, a queue, or a worker host itself: it is no value of any loop."""
-    return is_threshold(override) or is_node_use(override) or is_pause(override) or is_drain(override)
+    is_of_queue = is_pause(override) or is_circuit_hold(override)
+    return is_threshold(override) or is_node_use(override) or is_of_queue or is_drain(override)
 
 
 def format_time(at: datetime, since: datetime) -> str:
@@ -221,6 +228,22 @@ def list_pauses(queue: str, overrides: Iterable[OverrideStatus]) -> list[PauseSt
     """Return the pauses of a queue, intake first."""
     rows = [row for row in overrides if row.queue == queue and row.name in pausing.PARTS]
     return [_build_pause_status(row) for row in sorted(rows, key=lambda row: pausing.PARTS.index(row.name))]
+
+
+def list_circuit_holds(overrides: Iterable[OverrideStatus]) -> dict[str, CircuitHoldStatus]:
+    """Return the holds of circuits by queue."""
+    return {
+        row.queue: CircuitHoldStatus(
+            circuit=str(row.value),
+            override=row.id,
+            since=row.created_at,
+            until=row.expires_at,
+            by=row.owner,
+            reason=row.reason,
+        )
+        for row in overrides
+        if row.queue and row.name == CIRCUIT
+    }
 
 
 def drain_of(host: str, overrides: Iterable[OverrideStatus]) -> PauseStatus | None:

@@ -1,4 +1,4 @@
-"""Temporary stops of a queue's intake or consumption, or of the work of a worker host.
+"""Temporary stops of a queue's intake or consumption, holds of its circuit, and drains of a worker host.
 
 They are authorized and audited, for pages and API. Each is an override: it has a reason and an expiry, and can be ended
 early.
@@ -15,13 +15,15 @@ from console.accounts.access import Actor, require_permission
 from console.actions.shorter_stop import require_later_end
 from console.audit import audit_log
 from queues import pausing, projection
+from queues.circuit_hold import HOLDS
 from queues.models import Queue
+from workers.consumer.destination import get_destination_name
 from workers.documents.hosts import ReportedHost
 from workers.models import Override
 from workers.pool.orders import is_at_work, read_host_reports
 from workers.steering import overrides
 from workers.steering.overrides import Expiry
-from workers.steering.scope import DRAINING, Scope
+from workers.steering.scope import CIRCUIT, DRAINING, Scope
 
 CONTROL_ROLE = "control"  # its hosts run the loops and end drains
 
@@ -43,6 +45,25 @@ def pause_queue(
     scope = Scope(queue=queue)
     require_later_end(scope, part, overrides.PAUSED, expiry, now, "part")
     return _stop(actor, "queue.pause", part, overrides.PAUSED, scope, expiry, reason, now, control)
+
+
+@transaction.atomic
+def hold_circuit(
+    actor: Actor, queue: str, circuit: str, *, reason: str, now: datetime, expiry: Expiry, control: redis.Redis
+) -> Override:
+    """Hold the circuit of a queue's destination until the expiry: open (no calls) or closed (all calls).
+
+    An earlier hold is replaced. Raises `BadInput` that names queue, circuit, reason, or expiry.
+    """
+    require_permission(actor, "queue.circuit", [queue])
+    row = Queue.objects.filter(name=queue).first()
+    if row is None:
+        raise BadInput("queue", f"{queue[:40]} is not a queue.")
+    if row.kind != Queue.Kind.JOBS or not get_destination_name(row.handler, row.handler_options):
+        raise BadInput("queue", f"{queue} has no circuit: its events are not sent to a destination.")
+    if circuit not in HOLDS:
+        raise BadInput("circuit", f"must be {' or '.join(HOLDS)}, not {circuit[:40]!r}.")
+    return _stop(actor, "queue.circuit", CIRCUIT, circuit, Scope(queue=queue), expiry, reason, now, control)
 
 
 @transaction.atomic
@@ -111,6 +132,8 @@ def find_active(scope: Scope, name: str, now: datetime) -> Override:
     held = overrides.list_active(now).filter(name=name, **scope.get_field_values())
     stop = held.select_related("owner").first()
     if stop is None:
-        what = f"{scope} is not draining" if name == DRAINING else f"{name} of {scope} is not paused"
+        what = {DRAINING: f"{scope} is not draining", CIRCUIT: f"the circuit of {scope} is not held"}.get(
+            name, f"{name} of {scope} is not paused"
+        )
         raise BadInput("part", f"{what}; nothing was changed.")
     return stop

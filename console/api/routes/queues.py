@@ -213,6 +213,21 @@ def resume_queue(request: HttpRequest, queue: str, body: Part) -> OverrideEnd:
     return _end_stop(request, Scope(queue=queue), body.part)
 
 
+class CircuitRequest(ExpiryRequest):
+    """circuit: open (workers make no calls) or closed (workers make all calls)."""
+
+    circuit: str
+
+
+@router.post("/queues/{queue}/circuit", summary="Hold the circuit of a queue's destination open or closed")
+def hold_circuit(request: HttpRequest, queue: str, body: CircuitRequest) -> Created[OverrideRow]:
+    """Hold the circuit; return the hold as an override, which can be ended or extended."""
+    actor, now = actor_for(request, "queue.circuit"), timezone.now()
+    expiry = Expiry(body.minutes, body.expires_at)
+    made = stops.hold_circuit(actor, queue, body.circuit, reason=body.reason, now=now, expiry=expiry, control=control())
+    return build_override(made)
+
+
 @router.post("/workers/{host}/drain", summary="Drain a worker host")
 def drain_host(request: HttpRequest, host: str, body: ExpiryRequest) -> Created[OverrideRow]:
     """Let a host finish its work, and give it no new work. Return an override, which can be ended or extended."""

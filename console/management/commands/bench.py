@@ -24,6 +24,7 @@ from console.management.document import JsonCommand
 BENCHES = {
     "splitter": "queues",
     "segment": "queues",
+    "brownout": "queues",
     "pipeline": "pipeline",
     "matcher": "pipeline",
     "windows": "pipeline",

@@ -55,7 +55,7 @@ from workers.plants.registry import LOCAL
 from workers.snapshot.manual_changes import build_override_change, format_changed_value, list_with_current_overrides
 from workers.steering import overrides as in_force
 from workers.steering.overrides import build_statuses
-from workers.steering.scope import format_time, is_drain, is_node_use, is_pause, is_threshold
+from workers.steering.scope import format_time, is_circuit_hold, is_drain, is_node_use, is_pause, is_threshold
 
 MODE = Parameter("mode", "", "How the loops use their decisions.", kind="choice", choices=tuple(Loop.Mode.values))
 RELATED = ("loop", "node", "owner", "ended_by")
@@ -101,6 +101,7 @@ KINDS = {
     "drain": "Drain",
     "cordon": "Cordon",
     "host drain": "Host drain",
+    "circuit hold": "Circuit hold",
     "cap": "Cap",
     "tasks": "Manual tasks",
     "criterion": "Criterion",
@@ -113,7 +114,7 @@ KINDS = {
 NOUNS = {"cap": "cap of the remedy ladder", "tasks": "setting of tasks", "criterion": "value of the criterion"}
 ICONS = {"hold": "hold", "mode": "hold", "pause": "pause", "drain": "drain", "cordon": "drain", "host drain": "drain"}
 ICONS |= {"cap": "cap", "tasks": "tasks", "stop": "pause", "silence": "mute", "snooze": "mute"}
-ICONS |= {"planned window": "calendar"}
+ICONS |= {"planned window": "calendar", "circuit hold": "hold"}
 
 
 @dataclass(frozen=True)
@@ -383,6 +384,7 @@ def _list_jobs(actor: Actor) -> list[ChangeJob]:
         ("override.set", "Override a value", "threshold, target, or parameter", "override", "#new-title"),
         ("loop.mode", "Hold a loop", "or all loops of a queue or node", "hold", reverse("loops")),
         ("queue.pause", "Pause a queue", "its intake or its consumption", "pause", reverse("queues")),
+        ("queue.circuit", "Hold a circuit", "of a queue's destination, open or closed", "hold", reverse("queues")),
         ("node.use", "Drain a node", "moves its points by a plan", "drain", reverse("nodes")),
         ("ladder.cap", "Cap a remedy ladder", "for example: never shed", "cap", reverse("queues")),
         ("pipeline.steer", "Set tasks manually", "of a pipeline operator", "tasks", reverse("pipeline")),
@@ -406,6 +408,8 @@ def _format_command(row: Override, now: datetime) -> str:
     scope = {"law": row.law, "queue": row.queue, "node": row.node.name if row.node else ""}
     if is_pause(row):
         words = [f"queues {row.queue} pause", "--part", row.name]
+    elif is_circuit_hold(row):
+        words = [f"queues {row.queue} circuit", "--circuit", str(row.value)]
     elif is_drain(row):
         words = [f"workers {row.host} drain"]
     elif is_node_use(row):

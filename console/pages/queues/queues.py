@@ -32,7 +32,7 @@ from console.pages.frame.page import (
 )
 from console.pages.frame.past import past_of, time_shown
 from controllers.shedding.ladder import LAW, LEVELS
-from queues import pausing
+from queues import circuit_hold, pausing
 from queues.models import Node, Queue
 from queues.nodes.node_state import OFFLINE
 from queues.pausing import PARTS
@@ -43,6 +43,7 @@ from workers.documents.snapshot import Snapshot
 from workers.models import Loop, Override
 from workers.steering import overrides
 from workers.steering.overrides import list_active_at
+from workers.steering.scope import CIRCUIT
 
 WORDS = {
     "rebalance": "Points move to nodes with free capacity",
@@ -194,8 +195,8 @@ def queue_page(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def list_pauses(name: str, now: datetime) -> QuerySet[Override]:
-    """Return the overrides that pause a queue."""
-    stops = Q(queue=name, name__in=PARTS, law="", node=None)
+    """Return the overrides that pause a queue, hold its circuit, or limit its ladder."""
+    stops = Q(queue=name, name__in=(*PARTS, CIRCUIT), law="", node=None)
     cap = Q(loop__name=f"{LAW.name}/{name}", name="cap")
     return list_active_at(now).filter(stops | cap).select_related("owner", "loop")
 
@@ -245,6 +246,24 @@ def pause(request: HttpRequest, name: str) -> ActionResult:
         control=control(),
     )
     said = f"{part.capitalize()} of {name} is paused {describe_end(made)}: {MEANS[part]}."
+    return report_overrides(said, [made], "queue", name)
+
+
+@declare_action("queue.circuit", queue_page)
+def hold_circuit(request: HttpRequest, name: str) -> ActionResult:
+    """Hold the circuit of a queue's destination. Posted: circuit (open or closed), reason, expiry."""
+    circuit = text_of(request, "circuit", f"choose {' or '.join(circuit_hold.HOLDS)}")
+    made = stops.hold_circuit(
+        actor_of(request),
+        name,
+        circuit,
+        reason=request.POST.get("reason", ""),
+        now=timezone.now(),
+        expiry=parse_expiry(request.POST),
+        control=control(),
+    )
+    means = "its workers make no calls" if circuit == circuit_hold.OPEN else "its workers make all calls"
+    said = f"The circuit of {name} is held {circuit} {describe_end(made)}: {means}."
     return report_overrides(said, [made], "queue", name)
 
 

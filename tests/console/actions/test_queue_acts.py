@@ -7,11 +7,13 @@ from django.utils import timezone
 from console.api.ingestion import events as publisher
 from console.embedded.seeding import seed
 from console.models import AuditEntry
-from queues import keys, pausing
+from queues import circuit_hold, keys, pausing
 from queues.events.block import BlockIds, cut, from_events
+from queues.models import Queue
 from queues.segments.segment import Segment
 from tests.console.page_form import fetch
 from workers.models import Loop, Override
+from workers.steering import enforcing
 
 pytestmark = pytest.mark.django_db
 
@@ -52,6 +54,56 @@ def test_a_pause_from_the_page_is_in_force_noted_and_ended_from_there(plant, bro
     assert fetch(browsers["operator"], f"/overrides/{number}/end", {}).status_code == 200
     assert not pausing.load_pauses(control, ["alert"], "consumption")
     assert audited()[-1] == ("operator", "override.end", "queue alert")
+
+
+HOLD = {"circuit": "open", "reason": "the shop is repaired", "minutes": 10}
+
+
+@pytest.fixture
+def caller(plant):
+    """The queue alert, whose handler calls a destination."""
+    Queue.objects.filter(name="alert").update(handler="webhook", handler_options={"url": "https://shop.example/events"})
+
+
+def test_a_circuit_is_held_from_the_page_noted_and_ended_from_there(caller, browsers, control):
+    answer = fetch(browsers["operator"], "/queues/alert/circuit", HOLD)
+    assert answer.status_code == 200, answer.content
+    assert "The circuit of alert is held open until" in answer.json()["message"]
+    assert circuit_hold.read(control.get(keys.CIRCUIT_HOLD.build("alert"))) == "open"
+    assert audited()[-1] == ("operator", "queue.circuit", "queue alert")
+    assert AuditEntry.objects.last().before == {"circuit": "automatic"}
+    (number,) = answer.json()["overrides"]
+    assert "the shop is repaired" in browsers["viewer"].get("/queues/alert/").content.decode()
+    assert fetch(browsers["operator"], f"/overrides/{number}/end", {}).status_code == 200
+    assert not control.exists(keys.CIRCUIT_HOLD.build("alert"))
+
+
+def test_the_api_holds_a_circuit_in_place_of_an_earlier_hold(caller, browsers, secrets, control):
+    for circuit in ("open", "closed"):
+        made = ask(browsers["anonymous"], "queues/alert/circuit", {**HOLD, "circuit": circuit}, secrets["operator"])
+        assert made.status_code == 201, made.content
+    assert circuit_hold.read(control.get(keys.CIRCUIT_HOLD.build("alert"))) == "closed"
+    assert Override.objects.filter(ended_at__isnull=True).count() == 1
+
+
+def test_a_lost_hold_of_a_circuit_is_restored_and_one_without_a_record_removed(caller, browsers, control):
+    assert fetch(browsers["operator"], "/queues/alert/circuit", HOLD).status_code == 200
+    control.delete(keys.CIRCUIT_HOLD.build("alert"))
+    circuit_hold.hold(control, "process", circuit_hold.CircuitHold("open", "lost", "ada"), 60.0)
+    assert enforcing.reconcile(control, timezone.now()) == 2
+    assert control.exists(keys.CIRCUIT_HOLD.build("alert"))
+    assert not control.exists(keys.CIRCUIT_HOLD.build("process"))
+
+
+@pytest.mark.parametrize(
+    ("queue", "wrong", "field"),
+    [("alert", {"circuit": "half"}, "circuit"), ("alert", {"minutes": ""}, "expires_at"), ("process", {}, "queue")],
+)
+def test_a_hold_that_makes_no_sense_names_the_field_and_changes_nothing(caller, browsers, queue, wrong, field):
+    Queue.objects.filter(name="process").update(handler="noop", handler_options={})
+    answer = fetch(browsers["operator"], f"/queues/{queue}/circuit", HOLD | wrong)
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
+    assert not Override.objects.exists()
 
 
 def test_the_api_pauses_extends_and_resumes(plant, browsers, secrets, control):

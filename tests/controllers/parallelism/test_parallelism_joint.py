@@ -147,6 +147,20 @@ def test_a_short_dip_keeps_the_tasks_and_a_long_one_pays_for_the_pause():
     assert long.action["tasks"]["a"] < 10 and "exceeds the cost of the pause" in long.reason
 
 
+@pytest.mark.parametrize(("parameter", "measured", "price"), [(0.0, 20.0, 20.0), (20.0, 5.0, 20.0), (5.0, None, 5.0)])
+def test_the_pause_of_a_change_is_the_longer_of_the_assumed_and_the_measured_one(parameter, measured, price):
+    seen = observation(operators({"a": 10}, 300.0), 300.0, [300.0] * 3) | {"change_pause_seconds": measured}
+    assert decide(seen, pause_seconds=parameter)[1].terms["pause_seconds"] == price
+
+
+def test_a_measured_rebalance_prevents_a_change_that_would_not_repay_it():
+    rows = operators({"a": 10}, 300.0)
+    quick = decide(observation(rows, 300.0, [300.0] * 3), pause_seconds=0.0, deadline_seconds=5.0)[1]
+    slow = observation(rows, 300.0, [300.0] * 3) | {"change_pause_seconds": 20.0}
+    assert quick.action is not None
+    assert decide(slow, pause_seconds=0.0, deadline_seconds=5.0)[1].action is None
+
+
 @given(st.floats(50, 3000), st.floats(0, 60), st.floats(0, 20_000))
 def test_no_change_leaves_what_its_pause_piles_up_waiting_beyond_the_deadline(rate, pause, backlog):
     rows = operators({"a": 1}, rate, backlog=backlog)

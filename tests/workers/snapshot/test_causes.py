@@ -389,6 +389,53 @@ def test_a_paused_queue_is_the_cause_at_once_and_catches_up_in_silence():
     assert health.severity == "warning", "its backlog does not fall any more"
 
 
+DESTINATION = {
+    "circuit": "open",
+    "since": 1_000_000.0,
+    "at": 1_000_005.0,
+    "failing_share": 0.84,
+    "calls": 50.0,
+    "error": "shop.example returned HTTP 503: overloaded",
+    "queues": ["alert", "process", "slow"],
+}
+
+
+@pytest.mark.parametrize(
+    ("circuit", "limits"), [("open", "only a few test calls are made"), ("limited", "retries are limited")]
+)
+def test_a_destination_that_fails_is_the_cause_and_names_the_queues_that_wait_for_it(circuit, limits):
+    plant, _ = start(seconds=5)
+    plant.document["destinations"] = {"shop.example:443": DESTINATION | {"circuit": circuit}}
+    plant.queue("process", waiting_events=0)
+    health = plant.observe()
+    assert health.sentence == f"Calls to shop.example:443 have been failing since 13:46 UTC: {limits}."
+    assert health.severity == "warning"
+    assert health.findings[0].impact == (
+        "84 % of the recent calls fail with “shop.example returned HTTP 503: overloaded”. "
+        "Queues alert and slow wait for it."
+    )
+
+
+def test_the_late_queues_of_a_destination_that_fails_are_its_victims():
+    plant, _ = start(seconds=5)
+    plant.document["destinations"] = {"shop.example:443": DESTINATION}
+    for second in range(100):
+        for name in ("alert", "process", "slow"):
+            plant.fall_behind(name, 1.0 * second, 230 + second)
+        plant.observe()
+    [finding, *others] = plant.snapshot.health.findings
+    assert finding.sentence.startswith("Calls to shop.example:443 have been failing")
+    assert not [other for other in others if other.subject.startswith("queue/")]
+
+
+@pytest.mark.parametrize("changed", [{"circuit": "closed", "since": None}, {"queues": []}])
+def test_a_destination_that_works_or_that_no_queue_calls_any_more_is_no_cause(changed):
+    plant, _ = start(seconds=5)
+    calm = plant.snapshot.health.sentence
+    plant.document["destinations"] = {"shop.example:443": DESTINATION | changed}
+    assert plant.observe().sentence == calm
+
+
 def test_a_drained_node_is_not_counted_as_normal():
     plant = VirtualPlant()
     plant.document["nodes"]["n3"] |= {"drained": True, "points": 0}

@@ -23,7 +23,7 @@ from workers.control.kinds.registry import find_display
 from workers.control.tick import HOST
 from workers.documents import parts
 from workers.models import Loop
-from workers.steering.scope import DRAINING
+from workers.steering.scope import CIRCUIT, DRAINING
 
 # Limits that don't say how much headroom is left: the law waits, or its guard smooths.
 NOT_AT_THE_LIMIT = {
@@ -409,6 +409,7 @@ def override_ending(evidence: Evidence, window_seconds: float) -> Iterator[Readi
             DRAINING: (f"Drain of {row.host}", "the host accepts work again"),
             pausing.INTAKE: (f"Intake pause of {row.queue}", "the queue accepts events again"),
             pausing.CONSUMPTION: (f"Consumption pause of {row.queue}", "workers process its events again"),
+            CIRCUIT: (f"Circuit hold of {row.queue}", "the circuit opens and closes automatically again"),
         }.get(
             row.name,
             (

@@ -5,6 +5,7 @@ from typing import Any
 
 from controllers.design.expected_band import ForecastBand
 from controllers.framework.reason import format_count, format_percent
+from controllers.retries.circuit import CLOSED
 from queues.nodes.node_state import OFFLINE
 from workers.alerts.conditions.condition import Reading, ShippedRule, register_condition
 from workers.alerts.conditions.evidence import Evidence
@@ -47,6 +48,21 @@ def queue_wait(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, queue in evidence.plant.queues.items():
         said = f"Queue {name}: the oldest event has waited {_format_seconds(queue.wait_seconds)}."
         yield Reading({"queue": name}, queue.wait_seconds, said, _list_related_subjects(evidence, name))
+
+
+@register_condition(
+    "Share of the recent calls of a handler's destination that failed; 0 while the calls are not limited.",
+    unit="%",
+    label="destination",
+    rule=ShippedRule("destination-failing", "Calls to {destination} fail", 50, 10, for_seconds=30),
+    impact="Retries wait for the retry budget. If most calls fail, only a few test calls are made.",
+    first_step="Check whether the destination is overloaded. Don't requeue dead letters before it has recovered.",
+)
+def destination_failing(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for name, row in evidence.plant.destinations.items():
+        percent = 0.0 if row.circuit == CLOSED else 100 * row.failing_share
+        said = f"{name}: {percent:.0f} % of the recent calls fail; the circuit is {row.circuit}."
+        yield Reading({"destination": name}, percent, said, {"queues": row.queues})
 
 
 @register_condition(

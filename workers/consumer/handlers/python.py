@@ -1,9 +1,9 @@
 """A handler that passes events to a custom callable: `python:package.module.name`.
 
 Options: `takes` events (default: a list of dictionaries, each with its `id`) or block (one `Delivery` at a time:
-`.batch` is Arrow). An exception of the callable is a failure of its whole input. Its return value is ignored, unless it
-is an `Outcome`: where that has a failure, its whole input has failed. It may get an event again after a crash, under
-the same id.
+`.batch` is Arrow); `destination`, the name of what it calls (`workers.consumer.destination`; default: the callable).
+An exception of the callable is a failure of its whole input. Its return value is ignored, unless it is an `Outcome`:
+where that has a failure, its whole input has failed. It may get an event again after a crash, under the same id.
 """
 
 import importlib
@@ -38,6 +38,7 @@ class Python(Handler):
     def __init__(self, place: Place, options: Options, path: str) -> None:
         self.takes = options.get_choice("takes", "events", ("events", "block"))
         self.works_block_by_block = self.takes == "block"
+        options.get_text("destination", "")
         options.finish()
         self._call = load_callable(path)
 

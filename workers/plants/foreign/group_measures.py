@@ -8,6 +8,9 @@ operator of n tasks whose group gets λ events per second and reads μ from p pa
     service time = min(n, p) / μ while events wait; else its last value
     maximum of tasks = p: a partition has one reader, and more would be idle
 
+Each change of tasks rebalances the group, and no member reads meanwhile. So the median duration of a rebalance is a
+price of each change (`MeasuredTopology.change_pause_seconds`).
+
 The operator's own measures (of a Celery worker, a declared operator) are then of other work than the log's, and don't
 count. While its group is not observed, its measures are unknown. The first source before it emits λ, unless it reports
 more itself.
@@ -73,6 +76,7 @@ class GroupMeasures:
         self, name: str, topology: MeasuredTopology, statuses: Mapping[str, PlantStatus], text: str
     ) -> MeasuredTopology:
         brought: dict[str, float] = {}  # source → events in the window
+        pauses: list[float] = []
         for operator, (plant, group_name) in parse_groups(text).items():
             there = statuses.get(plant)
             group = there.groups.get(group_name) if there is not None and there.state == SEEN else None
@@ -89,12 +93,14 @@ class GroupMeasures:
             if source is not None and group.in_per_second is not None:
                 came = group.in_per_second * topology.window_seconds
                 brought[source] = brought.get(source, 0.0) + came
+            if group.rebalance_seconds is not None:
+                pauses.append(group.rebalance_seconds)
         operators = dict(topology.operators)
         for source, came in brought.items():
             # The larger count, because a source's own may include the same events.
             offered = max(came, operators[source].measure("outputs") or 0.0)
             operators[source] = replace(operators[source], tasks=({"outputs": offered},))
-        return replace(topology, operators=operators)
+        return replace(topology, operators=operators, change_pause_seconds=max(pauses, default=None))
 
     def _measure_operator(
         self, name: str, topology: MeasuredTopology, operator: str, group: ConsumerGroup

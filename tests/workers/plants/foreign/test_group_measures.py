@@ -174,3 +174,10 @@ def test_what_names_no_group_is_refused(text):
     with pytest.raises(BadInput) as refused:
         parse_groups(text)
     assert refused.value.field == "lag"
+
+
+@pytest.mark.parametrize("seconds", [None, 4.0])
+def test_the_duration_of_a_rebalance_is_the_pause_of_a_change(seconds):
+    topology = joined(GroupMeasures(), events(**BEHIND, rebalances=3, rebalance_seconds=seconds))
+    assert topology.change_pause_seconds == seconds
+    assert joint_law.observe(topology).change_pause_seconds == seconds

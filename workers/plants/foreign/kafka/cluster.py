@@ -1,6 +1,6 @@
 """A Kafka cluster by its own protocol: one reading of its topics, groups, and offsets.
 
-Nothing is changed there, and no event is read.
+No event is read. Nothing is changed there, except the offsets of a group that a person resets.
 
 librdkafka connects on its own, also to brokers that the cluster names, so the egress policy checks each of its
 connections (`workers.plants.foreign.kafka.checked_client`). A group, topic, partition, or coordinator that can't answer
@@ -9,7 +9,9 @@ is left out and named; the rest of the cluster is read.
 
 import fnmatch
 import ipaddress
+import math
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,7 +32,7 @@ from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
-    from confluent_kafka.admin import AdminClient, MemberDescription, OffsetSpec
+    from confluent_kafka.admin import AdminClient, GroupMetadata, MemberDescription, OffsetSpec
 
 SCHEMES: Mapping[str, int] = {"kafka": 9092, "kafkas": 9093}  # plain, and TLS
 PORTS = frozenset(SCHEMES.values())
@@ -39,6 +41,7 @@ MAX_ANSWER_BYTES = 32 * 2**20  # a cluster lists all of its partitions in one an
 SILENT = ("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT_QUEUE", "REQUEST_TIMED_OUT")
 _Key = TypeVar("_Key")
 Answer = TypeVar("Answer")
+OTHER_GROUPS_SECONDS = 300.0
 NO_OFFSET = -1  # a lower number means "none committed"
 
 
@@ -63,13 +66,15 @@ class KafkaCluster:
         self._beyond: set[Partition] = set()  # partitions beyond the maximum, whose offsets are not read
         self._committed_before: dict[str, Mapping[Partition, int]] = {}  # offsets at the last reading
         self._failures: dict[str, str] = {}
+        self._other_groups: tuple[str, ...] = ()
+        self._other_groups_due_at = -math.inf
 
     def read(self) -> ClusterReading:
         """Return a reading. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
         self._failures = {}
         topics = self._read_topics()
         names = self._group_names()
-        described = self._describe_groups(names)
+        described, described_at = self._describe_groups(names), self._clock()
         if not self._asked:
             self._follow(self._load_committed(names, topics), described, topics)
         offsets, ends_at = self._read_offsets(), self._clock()
@@ -82,7 +87,12 @@ class KafkaCluster:
             known = {part: at for part, at in of_group.items() if part in self._asked or not _has(part, topics)}
             groups[name] = Group(state, members, known, len(self._beyond & of_group.keys()))
         self._follow(committed, described, topics)
-        return ClusterReading(ends_at, committed_at, topics, offsets, groups)
+        return ClusterReading(ends_at, committed_at, topics, offsets, groups, described_at)
+
+    @property
+    def other_groups(self) -> tuple[str, ...]:
+        """Return the share groups and Streams groups that were listed last."""
+        return self._other_groups
 
     @property
     def failures(self) -> Mapping[str, str]:
@@ -102,6 +112,51 @@ class KafkaCluster:
             # A broker returns a time with the offset that it found, and -1 if there is none.
             ends[partition] = result.offset if result.timestamp >= 0 and result.offset >= 0 else None
         return ends
+
+    def read_group(self, name: str) -> tuple[str, int, dict[Partition, int]]:
+        """Return a group's state, its number of members, and its committed offsets.
+
+        Raise `InvalidPlantResponse` if its offsets can't be read.
+        """
+        self._failures = {}
+        state, members = self._describe_groups([name])[name]
+        committed = self._load_committed([name], self._read_topics())
+        if name not in committed:
+            why = self._failures.get(f"Group {name}", "the broker returned no offsets")
+            raise InvalidPlantResponse(f"The offsets of group {name} can't be read: {why}.")
+        return state, len(members), committed[name]
+
+    def read_ranges(self, partitions: Iterable[Partition]) -> dict[Partition, Offsets]:
+        """Return the first offset and the end of each partition; one without a leader is left out."""
+        from confluent_kafka.admin import OffsetSpec
+
+        wanted = list(partitions)
+        begins = self._list_offsets(dict.fromkeys(wanted, OffsetSpec.earliest()))
+        ends = self._list_offsets(dict.fromkeys(wanted, OffsetSpec.latest()))
+        return {
+            partition: Offsets(begins[partition].offset, ends[partition].offset)
+            for partition in wanted
+            if partition in begins and partition in ends
+        }
+
+    def alter_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        """Commit these offsets for a group, which must be empty.
+
+        Raise `PlantUnavailable`, and `InvalidPlantResponse` with the first error; other partitions may have changed.
+        """
+        from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+
+        rows = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
+        asked = self._open_client().alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, rows)], request_timeout=answer_seconds()
+        )
+        try:
+            answer = asked[group].result(2 * answer_seconds())
+        except (KafkaException, TimeoutError, ValueError) as error:
+            raise self._build_error(_extract_kafka_error(error)) from error
+        failed = next((row.error for row in answer.topic_partitions or () if row.error is not None), None)
+        if failed is not None:
+            raise self._build_error(failed)
 
     @property
     def left(self) -> int:
@@ -144,9 +199,10 @@ class KafkaCluster:
         }
 
     def _group_names(self) -> list[str]:
-        """Return the groups to read; names without a pattern need no listing."""
+        """Return the consumer groups to read; names without a pattern need no listing."""
+        others = self._read_other_groups()
         if _are_names(self._group_patterns):
-            return list(self._group_patterns)[:MAX_GROUPS]
+            return [name for name in self._group_patterns if name not in others][:MAX_GROUPS]
         future = self._open_client().list_consumer_groups(request_timeout=answer_seconds())
         listed = self._call(lambda _: future.result(2 * answer_seconds()))
         if listed.errors:
@@ -156,6 +212,32 @@ class KafkaCluster:
             self._failures["Groups of some brokers"] = format_kafka_error(error)
         names = sorted(listing.group_id for listing in listed.valid if _fits(listing.group_id, self._group_patterns))
         return names[:MAX_GROUPS]
+
+    def _read_other_groups(self) -> tuple[str, ...]:
+        """Return the groups that are no consumer groups, read every OTHER_GROUPS_SECONDS.
+
+        librdkafka lists consumer groups only. Its older listing names all groups, and describes each in the classic
+        protocol. A share group or a Streams group is `Dead` or not found there.
+        """
+        from confluent_kafka import KafkaException
+
+        now = self._clock()
+        if self._other_groups_due_at - OTHER_GROUPS_SECONDS <= now < self._other_groups_due_at:
+            return self._other_groups
+        self._other_groups_due_at = now + OTHER_GROUPS_SECONDS
+        client = self._open_client()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # Only this request lists groups of all kinds.
+                every = client.list_groups(timeout=answer_seconds())
+            future = client.list_consumer_groups(request_timeout=answer_seconds())
+            consumers = {listing.group_id for listing in future.result(2 * answer_seconds()).valid}
+        except (KafkaException, TimeoutError):
+            return self._other_groups  # What is wrong with the cluster is reported by the other requests.
+        others = (group.id for group in every if group.id and _has_other_protocol(group))
+        fitting = (name for name in others if name not in consumers and _fits(name, self._group_patterns))
+        self._other_groups = tuple(sorted(fitting))
+        return self._other_groups
 
     def _describe_groups(self, names: list[str]) -> dict[str, tuple[str, tuple[GroupReader, ...]]]:
         """Return group → (its state, members); unknown if the broker does not answer."""
@@ -205,15 +287,7 @@ class KafkaCluster:
 
     def _read_offsets(self) -> dict[Partition, Offsets]:
         """Return the offsets of the partitions that groups read, except those without a leader."""
-        from confluent_kafka.admin import OffsetSpec
-
-        begins = self._list_offsets(dict.fromkeys(self._asked, OffsetSpec.earliest()))
-        ends = self._list_offsets(dict.fromkeys(self._asked, OffsetSpec.latest()))
-        return {
-            group: Offsets(begins[group].offset, ends[group].offset)
-            for group in self._asked
-            if group in begins and group in ends
-        }
+        return self.read_ranges(self._asked)
 
     def _list_offsets(self, specs: "Mapping[Partition, OffsetSpec]") -> dict[Partition, Any]:
         from confluent_kafka import TopicPartition
@@ -371,6 +445,12 @@ def _build_reader(answer: "MemberDescription") -> GroupReader:
     return GroupReader(
         answer.client_id, answer.host, frozenset((assigned.topic, assigned.partition) for assigned in given)
     )
+
+
+def _has_other_protocol(group: "GroupMetadata") -> bool:
+    """Return whether a group can't be described in the classic protocol."""
+    is_unknown = group.error is not None and group.error.name() == "GROUP_ID_NOT_FOUND"
+    return not group.protocol_type and (is_unknown or (group.state or "").lower() == "dead")
 
 
 def _has(partition: Partition, topics: Mapping[str, int]) -> bool:

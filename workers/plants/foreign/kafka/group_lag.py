@@ -84,7 +84,8 @@ class Group:
 class ClusterReading:
     """One reading.
 
-    ends_at: when the offsets of the partitions were read. committed_at: when those of the groups were read, which is
+    described_at: when the states and members of the groups were read. ends_at: when the offsets of the partitions were
+    read. committed_at: when those of the groups were read, which is
     later, so that a group that keeps up is never shown as behind because of events in between.
     topics: topic → its number of partitions.
     """
@@ -94,6 +95,7 @@ class ClusterReading:
     topics: Mapping[str, int]
     offsets: Mapping[Partition, Offsets]
     groups: Mapping[str, Group]
+    described_at: float = 0.0
 
     def has(self, partition: Partition) -> bool:
         """Return whether the topic exists and has this partition."""

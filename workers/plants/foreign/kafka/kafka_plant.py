@@ -22,6 +22,8 @@ from workers.documents.plants import FoundPlant, PlantSection, PlantStatus
 from workers.plants.foreign.kafka import cluster
 from workers.plants.foreign.kafka.cluster import MAX_GROUPS, KafkaCluster, parse_broker, split_names
 from workers.plants.foreign.kafka.group_lag import WINDOW_SECONDS, GroupLags, Partition, Question
+from workers.plants.foreign.kafka.offset_reset import OffsetReset, execute_reset, plan_reset
+from workers.plants.foreign.kafka.rebalances import Rebalances
 from workers.plants.foreign.kind import Adapter, PlantAddress, declare_option, describe_topology
 
 MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
@@ -52,7 +54,7 @@ class KafkaPlant(Adapter):
         self._clock, self._name = clock, address.name
         groups, topics = split_names(address.get_option("groups")), split_names(address.get_option("topics"))
         self._cluster = KafkaCluster(address, groups, topics, clock)
-        self._lags = GroupLags()
+        self._lags, self._rebalances = GroupLags(), Rebalances()
         self._groups: Mapping[str, ConsumerGroup] = {}
         self._partitions: Mapping[str, int] = {}  # topic → number of partitions
         self._untimed: dict[Partition, float] = {}  # contradictory partitions → until when
@@ -61,10 +63,16 @@ class KafkaPlant(Adapter):
         """Return the topology. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
         reading = self._cluster.read()
         self._lags.follow(reading)
+        self._rebalances.follow(reading.groups, reading.described_at)
         self._ask_of_the_past()
-        self._groups = self._lags.list_groups()
+        self._groups = {name: self._add_rebalances(name, group) for name, group in self._lags.list_groups().items()}
         self._partitions = reading.topics
         return build_topology(self._name, self._clock(), self._groups, self._partitions)
+
+    def _add_rebalances(self, name: str, group: ConsumerGroup) -> ConsumerGroup:
+        return replace_fields(
+            group, rebalances=self._rebalances.count(name), rebalance_seconds=self._rebalances.compute_seconds(name)
+        )
 
     def get_details(self) -> PlantStatus:
         return PlantStatus(groups=dict(self._groups))
@@ -78,10 +86,15 @@ class KafkaPlant(Adapter):
             " their rates are unknown."
             if self._cluster.left
             else "",
+            *map(describe_other_group, self.list_other_groups()),
             *self.describe_read_failures(),
         ]
         rows: list[list[str | float | None]] = [[group] for group in said if group]
         return [PlantSection(title="Not observed", columns=["Reason"], rows=rows)] if rows else ()
+
+    def list_other_groups(self) -> Sequence[str]:
+        """Return the share groups and Streams groups of the last reading."""
+        return self._cluster.other_groups
 
     def describe_read_failures(self) -> list[str]:
         """Return a sentence for each group, topic and partition that could not be read the last time."""
@@ -90,6 +103,14 @@ class KafkaPlant(Adapter):
         if len(failures) > MAX_SHOWN_FAILURES:
             said.append(f"{len(failures) - MAX_SHOWN_FAILURES:,} more groups, topics, or partitions can't be read.")
         return said
+
+    def plan_offset_reset(self, group: str, target: str) -> OffsetReset:
+        """Return the plan of a reset; change nothing. Raises as `plan_reset` does."""
+        return plan_reset(self._cluster, group, target)
+
+    def execute_offset_reset(self, plan: OffsetReset) -> None:
+        """Change the offsets as planned. Raises as `execute_reset` does."""
+        execute_reset(self._cluster, plan)
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Raise an error: see NOT_SET."""
@@ -119,6 +140,15 @@ class KafkaPlant(Adapter):
                     end = self._lags.end(partition)  # no event since
                 if end is None or not history.insert(at, end):
                     self._untimed[partition] = now + UNTIMED_SECONDS
+
+
+def describe_other_group(name: str) -> str:
+    """Return why a group that is no consumer group is not observed."""
+    return (
+        f"Group {name} is a share group or a Streams group (Kafka 4). Its members acknowledge single events or use"
+        " another protocol, so it has no lag by offset, and no loop can use it. To scale a share group, use measures"
+        " of the system that runs its members."
+    )
 
 
 def choose_query_time(question: Question, now: float) -> float | None:
@@ -200,6 +230,7 @@ def inspect(address: PlantAddress) -> FoundPlant:
     with closing(KafkaPlant(address)) as plant:
         inspected = describe_topology("A Kafka cluster.", plant.get_topology(), (NEEDS,))
         groups, unread = plant.get_details().groups, plant.describe_read_failures()
+        unread = [*map(describe_other_group, plant.list_other_groups()), *unread]
     said = [_describe_group(name, group) for name, group in groups.items()] or ["No consumer groups found."]
     return replace_fields(inspected, said=said + unread)
 

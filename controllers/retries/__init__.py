@@ -1,0 +1,1 @@
+"""Retries: the retry budget of a destination, and its circuit breaker."""
