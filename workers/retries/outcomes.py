@@ -44,8 +44,8 @@ def hear(
                 ended[position] = _describe(decode_record(stored, plant))
     late = [position for position, sent_at in unknown.items() if now - sent_at >= UNHEARD_SECONDS]
     searched = sorted(late)[:MAX_SEARCHED]
-    stored = find_rows(plant, [ids[position] for position in searched])
-    found = {positions[task_id]: record for task_id, (_, _, record) in stored.items()}
+    rows_in_blocks = find_rows(plant, [ids[position] for position in searched])
+    found = {positions[task_id]: record for task_id, (_, _, record) in rows_in_blocks.items()}
     ended |= {position: _describe(record) for position, record in found.items() if record.is_finished}
     unheard = [position for position in searched if position not in found and not waiting]
     return HeardOutcomes(ended, unheard)
