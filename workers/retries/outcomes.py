@@ -1,23 +1,23 @@
 """What became of sent tasks, by the task history."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from workers.retries.pacing import RetryOutcome
-from workers.task_history.blocks import decode_record, find_rows
-from workers.task_history.models import RecentTask
+from workers.task_history.blocks import SETTLE_SECONDS, decode_record, find_rows
+from workers.task_history.gaps import list_gaps
+from workers.task_history.models import RecentTask, TaskGap
 from workers.task_history.record import SUCCEEDED, TaskRecord
 
 AT_ONCE = 500
-# A finished task stays among the recent ones for a minute; one that is not there after this time is in a block, or
-# none of its events was received.
-UNHEARD_SECONDS = 150.0
-MAX_SEARCHED = 10
+# How long the events of a task may take from its worker to the history.
+LATE_SECONDS = 15.0
+MAX_SEARCHED = 20
 
 
 @dataclass(frozen=True)
 class HeardOutcomes:
-    """Positions of tasks by what was heard of them: their end, or nothing although no message waits any more."""
+    """Positions of tasks by what was heard of them: their end, or nothing although they have left their queue."""
 
     ended: Mapping[int, RetryOutcome]
     unheard: list[int]
@@ -31,24 +31,44 @@ def hear(
     open_tasks: position → when it was sent; ids: position → id; waiting: messages in the queues. Times are seconds
     since 1970.
     """
-    positions = {ids[position]: position for position in open_tasks}
-    known = list(positions)
-    ended: dict[int, RetryOutcome] = {}
-    unknown = dict(open_tasks)
+    records = _load_recent(plant, {ids[position]: position for position in open_tasks})
+    ended = {position: _describe(record) for position, record in records.items() if record.is_finished}
+    gaps = list_gaps([plant], min(open_tasks.values(), default=now), now - LATE_SECONDS) if open_tasks else []
+    unheard = [position for position, record in records.items() if _may_have_ended(record, gaps, now)]
+    # A queue is consumed in its order: what was sent before a known task has left the queue, too.
+    last = max(records, default=-1)
+    lost = [
+        position
+        for position, sent_at in open_tasks.items()
+        if position not in records and now - sent_at >= LATE_SECONDS and (not waiting or position < last)
+    ]
+    # If nobody has asked for a while, finished tasks have moved into blocks.
+    old = [position for position in lost if now - open_tasks[position] >= SETTLE_SECONDS]
+    searched = old[:MAX_SEARCHED]
+    rows = find_rows(plant, [ids[position] for position in searched])
+    for position in searched:
+        record = rows[ids[position]][2] if ids[position] in rows else None
+        if record is not None and record.is_finished:
+            ended[position] = _describe(record)
+    later = set(old[MAX_SEARCHED:])
+    unheard += [position for position in lost if position not in ended and position not in later]
+    return HeardOutcomes(ended, unheard)
+
+
+def _load_recent(plant: str, positions: Mapping[str, int]) -> dict[int, TaskRecord]:
+    known, records = list(positions), dict[int, TaskRecord]()
     for start in range(0, len(known), AT_ONCE):
         rows = RecentTask.objects.filter(plant=plant, task_id__in=known[start : start + AT_ONCE])
-        for task_id, finished, stored in rows.values_list("task_id", "finished", "record"):
-            position = positions[task_id]
-            unknown.pop(position, None)
-            if finished:
-                ended[position] = _describe(decode_record(stored, plant))
-    late = [position for position, sent_at in unknown.items() if now - sent_at >= UNHEARD_SECONDS]
-    searched = sorted(late)[:MAX_SEARCHED]
-    stored = find_rows(plant, [ids[position] for position in searched])
-    found = {positions[task_id]: record for task_id, (_, _, record) in stored.items()}
-    ended |= {position: _describe(record) for position, record in found.items() if record.is_finished}
-    unheard = [position for position in searched if position not in found and not waiting]
-    return HeardOutcomes(ended, unheard)
+        for task_id, stored in rows.values_list("task_id", "record"):
+            records[positions[task_id]] = decode_record(stored, plant)
+    return records
+
+
+def _may_have_ended(record: TaskRecord, gaps: Sequence[TaskGap], now: float) -> bool:
+    """Return whether the end of an unfinished task may have been missed."""
+    return not record.is_finished and any(
+        record.at < gap.until <= now - LATE_SECONDS and gap.worker in ("", record.worker) for gap in gaps
+    )
 
 
 def _describe(record: TaskRecord) -> RetryOutcome:

@@ -70,7 +70,7 @@ class MovingChannel:
         with self._convert_errors():
             self._close_channel()
             channel = self._open_transactions()
-            messages = []
+            messages: list[Message] = []
             while len(messages) < most and (message := channel.basic_get(source)) is not None:
                 messages.append(message)
             self._close_channel()  # requeues them in their order

@@ -83,4 +83,4 @@ def build_amqp_message(task: RetriedTask) -> Message:
 
 def read_destination(message: Message) -> str:
     """Return the queue that a staged message is for."""
-    return str(message.headers[HEADER]["queue"])
+    return str((message.headers or {})[HEADER]["queue"])

@@ -58,7 +58,10 @@ class RedisOutlet:
 
     def count_staged(self) -> int:
         with self._convert_errors() as server:
-            count, exists = server.pipeline(transaction=True).llen(self._staging).exists(self._mark).execute()
+            pipeline = server.pipeline(transaction=True)
+            pipeline.llen(self._staging)
+            pipeline.exists(self._mark)
+            count, exists = pipeline.execute()
         if not exists:
             raise StagingLost(f"{self._name} has lost the staged messages.")
         return int(count)
@@ -79,7 +82,9 @@ class RedisOutlet:
     def discard(self) -> int:
         with self._convert_errors() as server:
             pipeline = server.pipeline(transaction=True)
-            count, _ = pipeline.llen(self._staging).delete(self._staging, self._mark).execute()
+            pipeline.llen(self._staging)
+            pipeline.delete(self._staging, self._mark)
+            count, _ = pipeline.execute()
             return int(count)
 
     def count_waiting(self, queues: Sequence[str]) -> int:
