@@ -13,8 +13,7 @@ it; `expire_due` merely records the end, and notifies the agents.
 | | `mode` | auto, advise, hold, manual |
 | a node itself | `busy_threshold`, `toobusy_threshold` | above 0 up to 1, busy below toobusy |
 | | `drained`, `cordoned` | the name itself |
-| a queue itself | `intake`, `consumption` | paused |
-| | `circuit` | open, closed: how the circuit of its destination is held |
+| a queue itself | `intake`, `consumption`, or `circuit` (of its destination) | paused; open or closed |
 | a worker host | `work` | draining |
 
 Of two on the same loop under the same name, the newer one is in force, and says which one it replaces; if it ends
@@ -66,9 +65,7 @@ from workers.windows.loop_modes import list_window_modes
 
 LOCK = "overrides"
 MAXIMUM_REASON_LENGTH = 2_000
-PAUSED, OPEN = "paused", "open"
-DRAINED, AT_WORK = "draining", "at work"
-AUTOMATIC = "automatic"  # a circuit that nobody holds
+PAUSED, OPEN, DRAINED, AT_WORK, AUTOMATIC = "paused", "open", "draining", "at work", "automatic"
 # An ended override, and the one that is in force again in its place.
 Undone = tuple[Override, Override | None]
 
@@ -383,10 +380,7 @@ def _validate_override(
         if scope.node is not None:
             return enforcing.validate_threshold(scope.node, name, value, now, beside)
         if name == CIRCUIT:
-            if value not in HOLDS:
-                message = f"must be {' or '.join(HOLDS)}, not {checks.shorten_for_message(value)}"
-                raise BadInput("value", message)
-            return value, AUTOMATIC
+            return checks.accept_choice(HOLDS).validate(value, "value"), AUTOMATIC
         stopped, usual = (DRAINED, AT_WORK) if scope.host else (PAUSED, OPEN)
         if value != stopped:
             raise BadInput("value", f"must be {stopped}, not {checks.shorten_for_message(value)}")

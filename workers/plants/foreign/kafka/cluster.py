@@ -234,8 +234,8 @@ class KafkaCluster:
             consumers = {listing.group_id for listing in future.result(2 * answer_seconds()).valid}
         except (KafkaException, TimeoutError):
             return self._other_groups  # What is wrong with the cluster is reported by the other requests.
-        others = (group.id for group in every if group.id and _has_other_protocol(group))
-        fitting = (name for name in others if name not in consumers and _fits(name, self._group_patterns))
+        others = {str(group.id) for group in every if _has_other_protocol(group)} - consumers
+        fitting = (name for name in others if _fits(name, self._group_patterns))
         self._other_groups = tuple(sorted(fitting))
         return self._other_groups
 
