@@ -169,7 +169,7 @@ class RedisBroker:
         self._name, self._layout = address.name, read_layout(address)
         url, (user, password) = httpx.URL(address.url), get_login(address)
         is_tls, port = url.scheme in TLS, url.port or SCHEMES[url.scheme]
-        self._server = redis_client.create_client(
+        self.server = redis_client.create_client(
             SSLConnection if is_tls else Connection,
             host=resolve_host(url.host, port, is_tls),
             port=port,
@@ -200,12 +200,12 @@ class RedisBroker:
         return []
 
     def close(self) -> None:
-        self._server.close()
+        self.server.close()
 
     def _fetch_counts(self, commands: Sequence[tuple[str, str]]) -> list[int]:
         """Return the count of each command, or 0 if the key is not a list."""
         try:
-            pipeline = self._server.pipeline(transaction=False)
+            pipeline = self.server.pipeline(transaction=False)
             for command, key in commands:
                 pipeline.llen(key) if command == "LLEN" else pipeline.hlen(key)
             answers = pipeline.execute(raise_on_error=False)

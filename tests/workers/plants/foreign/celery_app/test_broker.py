@@ -48,7 +48,7 @@ def test_lists_by_the_separator_of_the_app_are_counted(control, observed, separa
 def test_what_can_be_no_length_of_a_list_is_said_to_be_none(observed, monkeypatch, answer):
     found = observed()
     pipeline = SimpleNamespace(llen=lambda key: None, hlen=lambda key: None, execute=lambda **_: [answer] * 100)
-    monkeypatch.setattr(found, "_server", SimpleNamespace(pipeline=lambda **_: pipeline))
+    monkeypatch.setattr(found, "server", SimpleNamespace(pipeline=lambda **_: pipeline))
     for ask in (lambda: found.read_queue_lengths(["orders"]), found.count_unacknowledged):
         with pytest.raises(InvalidPlantResponse, match="invalid queue length"):
             ask()

@@ -17,8 +17,9 @@ DEPLOYMENTS = resource("apps/v1/deployments")
 STATEFUL_SETS = resource("apps/v1/statefulsets")
 HPAS = resource("autoscaling/v2/horizontalpodautoscalers")
 SCALED_OBJECTS = resource("keda.sh/v1alpha1/scaledobjects")
+LEASES = resource("coordination.k8s.io/v1/leases")
 NAMESPACE = "shop"
-KINDS = (DEPLOYMENTS, STATEFUL_SETS, HPAS, SCALED_OBJECTS)
+KINDS = (DEPLOYMENTS, STATEFUL_SETS, HPAS, SCALED_OBJECTS, LEASES)
 
 
 class Cluster:
