@@ -36,6 +36,7 @@ BENCHES = {
     "tick": "laws",
     "laws": "laws",
     "celery": "",
+    "vanish": "",
     "fanout": "console",
     "page": "console",
     "timeline": "console",

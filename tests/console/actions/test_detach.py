@@ -4,12 +4,12 @@ from contextlib import closing
 
 import pytest
 
+from bench.vanish.cluster import DEPLOYMENTS, HPAS, SCALED_OBJECTS, cluster
 from common.errors import BadInput
 from console.accounts.access import Actor, PermissionDenied
 from console.actions import plant_control, plant_detach
 from console.models import AuditEntry
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
-from tests.workers.plants.foreign.kubernetes.cluster import DEPLOYMENTS, HPAS, SCALED_OBJECTS, cluster
 from workers.models import Loop
 from workers.plants.foreign import adapters, interventions
 from workers.plants.foreign.celery_app.interventions import LIMIT, PAUSE

@@ -44,7 +44,7 @@ LEASES, GUARD = "weir.leases", "weir.guard"
 HELD, BEAT_NAME = "weir.io/held", "weir-guard"
 ANSWER_SECONDS = 2.0
 RETRY_SECONDS = 5.0
-GROW_SECONDS = 7.0  # a Celery worker starts processes only every five seconds
+SETTLE_SECONDS = 7.0  # a Celery worker starts processes, and removes ended ones, only every five seconds
 GIVE_UP_SECONDS = 3_600.0  # a worker that has not answered for this long is gone
 UPTIME_SECONDS = 3.0  # workers report their uptime in whole seconds
 # Replaces a lease only if Weir has not changed it meanwhile.
@@ -235,7 +235,7 @@ class CeleryGuard:
         self._leases, self._guard = f"{prefix}{LEASES}", f"{prefix}{GUARD}"
         self._unrenewed = UnrenewedLeases()
         self._retry_at: dict[str, float] = {}  # lease → when to try its items again
-        self._grown_at: dict[str, float] = {}  # worker → when its pool was asked to grow
+        self._resized_at: dict[str, float] = {}  # worker → when its pool was resized
         self._beat_at = -BEAT_SECONDS
 
     def step(self) -> None:
@@ -298,14 +298,18 @@ class CeleryGuard:
             return False
         if not is_same_life(stats, item["at"], now):
             return True
+        # Counted too early, processes that are about to end would be ended twice, or too many started.
+        if self._clock() - self._resized_at.get(worker, -SETTLE_SECONDS) < SETTLE_SECONDS:
+            return False
         processes = len(stats["pool"]["processes"])
-        if processes < wanted and self._clock() - self._grown_at.get(worker, -GROW_SECONDS) >= GROW_SECONDS:
-            self._grown_at[worker] = self._clock()
+        if processes < wanted:
+            self._resized_at[worker] = self._clock()
             control.ask("pool_grow", {"n": wanted - processes}, [worker])
-        if processes > wanted:
+        elif processes > wanted:
             running = control.ask("active", {}, [worker]).get(worker)
             fewer = 0 if running is None else min(processes - wanted, processes - len(running))
             if fewer > 0:
+                self._resized_at[worker] = self._clock()
                 control.ask("pool_shrink", {"n": fewer}, [worker])
         return processes == wanted
 

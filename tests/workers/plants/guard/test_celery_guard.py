@@ -12,10 +12,10 @@ from workers.plants.foreign.leases import lease_seconds
 from workers.plants.guard.manifests import build_celery_manifests
 from workers.plants.guard.weir_guard import (
     GIVE_UP_SECONDS,
-    GROW_SECONDS,
     GUARD,
     LEASES,
     RETRY_SECONDS,
+    SETTLE_SECONDS,
     SILENT_SECONDS,
     CeleryGuard,
     RedisServer,
@@ -163,7 +163,7 @@ def test_a_pool_gets_its_former_size_whatever_it_has_now(server, worker, guard, 
     worker.processes, worker.busy = processes, busy
     lease.replace([{"pool": WORKER, "processes": 2, "tasks": 5, "at": 0.0}])
     expire(guard, clock)
-    clock.now += RETRY_SECONDS
+    clock.now += SETTLE_SECONDS
     guard.step()
     assert worker.commands == [order]
     assert (worker.processes, left(server)) == (2, [])
@@ -175,9 +175,22 @@ def test_only_idle_processes_end_and_the_rest_is_tried_again(server, worker, gua
     expire(guard, clock)
     assert worker.processes == 7
     worker.busy = 0
-    clock.now += RETRY_SECONDS
+    clock.now += SETTLE_SECONDS
     guard.step()
     assert worker.processes == 2
+
+
+def test_processes_that_are_about_to_end_are_not_counted_as_too_many(worker, guard, clock, lease):
+    answer = worker._answer
+    worker._answer = lambda method, arguments: (
+        worker.commands.append(method) or {"ok": ""} if method == "pool_shrink" else answer(method, arguments)
+    )
+    worker.processes = 8
+    lease.replace([{"pool": WORKER, "processes": 2, "tasks": 8, "at": 0.0}])
+    expire(guard, clock)
+    clock.now += RETRY_SECONDS
+    guard.step()
+    assert worker.commands == ["pool_shrink"]
 
 
 def test_a_pool_that_grows_slowly_is_asked_once(worker, guard, clock, lease):
@@ -190,7 +203,7 @@ def test_a_pool_that_grows_slowly_is_asked_once(worker, guard, clock, lease):
     clock.now += RETRY_SECONDS
     guard.step()
     assert worker.commands == ["pool_grow"]
-    clock.now += GROW_SECONDS
+    clock.now += RETRY_SECONDS
     guard.step()
     assert worker.commands == ["pool_grow", "pool_grow"]
 

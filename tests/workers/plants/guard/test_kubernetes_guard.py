@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.workers.plants.foreign.kubernetes.cluster import HPAS, LEASES, NAMESPACE, SCALED_OBJECTS, cluster
+from bench.vanish.cluster import HPAS, LEASES, NAMESPACE, SCALED_OBJECTS, cluster
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.kubernetes.kubernetes_plant import KubernetesPlant
 from workers.plants.foreign.leases import lease_seconds, renew_seconds

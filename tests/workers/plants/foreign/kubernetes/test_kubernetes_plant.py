@@ -10,8 +10,8 @@ import certifi
 import httpx
 import pytest
 
+from bench.vanish.cluster import DEPLOYMENTS, HPAS, SCALED_OBJECTS, STATEFUL_SETS, cluster
 from common.errors import BadInput
-from tests.workers.plants.foreign.kubernetes.cluster import DEPLOYMENTS, HPAS, SCALED_OBJECTS, STATEFUL_SETS, cluster
 from workers.plants.foreign.adapters import list_kinds
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.kubernetes.api_server import ApiServer, _create_ssl_context, _read_token

@@ -1,4 +1,4 @@
-"""A Kubernetes API server for tests: `kmock`, which keeps objects and merges patches, including `/scale`.
+"""A Kubernetes API server for tests and benches: `kmock`, which keeps objects and merges patches, including `/scale`.
 
 It is not a cluster: no controller carries out orders, no request is authorized, and an HPA or a ScaledObject scales
 nothing. `settle` changes a status as a Deployment's controller does.
@@ -11,14 +11,13 @@ from contextlib import contextmanager
 
 from kmock import KubernetesEmulator, Server, resource
 
-from tests.waiting import MAX_SECONDS
-
 DEPLOYMENTS = resource("apps/v1/deployments")
 STATEFUL_SETS = resource("apps/v1/statefulsets")
 HPAS = resource("autoscaling/v2/horizontalpodautoscalers")
 SCALED_OBJECTS = resource("keda.sh/v1alpha1/scaledobjects")
 LEASES = resource("coordination.k8s.io/v1/leases")
 NAMESPACE = "shop"
+MAX_SECONDS = 120.0
 KINDS = (DEPLOYMENTS, STATEFUL_SETS, HPAS, SCALED_OBJECTS, LEASES)
 
 
