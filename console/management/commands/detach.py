@@ -4,7 +4,6 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from common.errors import BadInput
 from console.accounts.access import Actor
 from console.actions import plant_detach
 from console.connections.control_server import control
@@ -25,8 +24,9 @@ class Command(JsonCommand):
         actor = Actor(name="manage.py", role="administrator")
         try:
             done = plant_detach.detach(actor, options["name"], options["reason"], control(), keep=options["keep"])
-        except PlantFailure as error:
-            raise BadInput("NAME", str(error)) from error
+        except PlantFailure as error:  # its loops no longer act, and what is set there is unknown
+            items = [{"item": options["name"], "is_verified": False, "said": f"not verified: {error}"}]
+            return {"plant": options["name"], "items": items, "removed": False, "advising": []}
         items = [{"item": item.item, "is_verified": item.is_verified, "said": item.sentence} for item in done.items]
         return {"plant": done.plant, "items": items, "removed": done.is_removed, "advising": done.advising}
 

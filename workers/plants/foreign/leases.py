@@ -70,7 +70,7 @@ class TasksBefore:
         """
         known, now = self._notes.load_all(), self._clock()
         notes = {
-            name: {**known.get(name, {"before": before.get(name, count), "at": now}), "tasks": count}
+            name: {**known.get(name, {"before": before.get(name, count), "at": now}), "tasks": count, "set_at": now}
             for name, count in tasks.items()
         }
         settled = [name for name, note in notes.items() if is_reached and note["before"] == note["tasks"]]
@@ -78,7 +78,7 @@ class TasksBefore:
         self._notes.put({name: note for name, note in notes.items() if name not in settled})
 
     def load_all(self) -> dict[str, Mapping[str, float]]:
-        """Return operator → {before, tasks, at}: the former tasks, the tasks set last, and since when."""
+        """Return operator → {before, tasks, at, set_at}: the former tasks, those set last, and the time of each."""
         return dict(self._notes.load_all())
 
     def load_changed(self) -> dict[str, Mapping[str, float]]:

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import redis
+
 from common import checks
 from common.errors import BadInput, WeirError
 from common.stored_document import BadDocument, decode_document, encode_document, replace_fields
@@ -100,7 +102,7 @@ class PlantObserver:
             return
         try:
             restored = adapter.renew_leases()
-        except WeirError as error:  # tried again at the next observation
+        except (WeirError, redis.RedisError) as error:  # tried again at the next observation
             logger.warning("The leases at plant %s can't be renewed: %s", self.row.name, error)
             return
         self._renewed_at = now
@@ -188,7 +190,7 @@ class PlantObserver:
         try:
             self._set_values = adapter.list_set_values()
             self._answered, self._answered_at = adapter.list_sections(), now
-        except WeirError as error:  # the measures are valid all the same
+        except (WeirError, redis.RedisError) as error:  # the measures are valid all the same
             logger.info("The sections of plant %s can't be read: %s", self.row.name, error)
             answered_at = self._answered_at
             old = "" if answered_at is None else f" The tables below are {now - answered_at:.0f} s old."

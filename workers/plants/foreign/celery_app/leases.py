@@ -147,7 +147,7 @@ class RabbitLeases:
 
         While they are read, the former ones are not acknowledged. They return to the queue if this process dies.
         """
-        commands = list(_iterate_commands(items))
+        commands = list_commands(items)
         try:
             with self._locked(), self._app.connection_or_acquire() as connection:
                 channel: Any = connection.channel()
@@ -248,7 +248,13 @@ class AppLeases:
 
     def _build_pools(self) -> list[Item]:
         return [
-            {"pool": worker, "processes": note["before"], "tasks": note["tasks"], "at": note["at"]}
+            {
+                "pool": worker,
+                "processes": note["before"],
+                "tasks": note["tasks"],
+                "at": note["at"],
+                "set_at": note["set_at"],
+            }
             for worker, note in self.sizes.load_all().items()
         ]
 
@@ -276,14 +282,18 @@ def _build_commands(active: Iterable[Intervention]) -> Iterator[Item]:
                 yield {"method": "rate_limit", "arguments": limits, "workers": workers}
 
 
-def _iterate_commands(items: Iterable[Item]) -> Iterator[Item]:
+def list_commands(items: Iterable[Item]) -> list[Item]:
     """Return the items as messages of Celery's remote control; `at` is of no meaning to Celery."""
+    commands: list[Item] = []
     for item in items:
         if "pool" not in item:
-            message = {"method": item["method"], "arguments": item["arguments"], "destination": list(item["workers"])}
-            yield {**message, "at": max(item["workers"].values())}
+            workers = item["workers"]
+            message = {"method": item["method"], "arguments": item["arguments"], "destination": list(workers)}
+            commands.append({**message, "at": max(workers.values())})
         elif (more := item["processes"] - item["tasks"]) > 0:
-            yield {"method": "pool_grow", "arguments": {"n": more}, "destination": [item["pool"]], "at": item["at"]}
+            message = {"method": "pool_grow", "arguments": {"n": more}, "destination": [item["pool"]]}
+            commands.append({**message, "at": item["set_at"]})
+    return commands
 
 
 def _name_restored(item: Item, active: Iterable[Intervention]) -> Iterator[RestoredValue]:

@@ -7,6 +7,7 @@ from workers.documents.plants import GuardStatus
 from workers.plants.foreign import interventions
 from workers.plants.foreign.bounded import BoundedPlant
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS, LIMIT, PAUSE
+from workers.plants.foreign.celery_app.leases import list_commands
 from workers.plants.foreign.kind import RestoredValue
 from workers.plants.plant import InvalidPlantResponse
 
@@ -159,3 +160,16 @@ def test_a_restored_value_is_read_at_the_workers(far, intervene, control):
         plant.undo(kind, subject, before[kind])
     assert plant.check_restored(PAUSE, "celery", before[PAUSE]) == f"consumed by {ONE}, {TWO}"
     assert plant.check_restored(LIMIT, "shop.mail", before[LIMIT]) == f"10/m by {ONE}, {TWO}"
+
+
+def test_a_broker_that_never_had_a_command_has_not_carried_it_out(far):
+    """The pool was larger for an hour, which RabbitMQ can't undo; now it gets smaller, and a command is new."""
+    far.store.restored_by = "broker"
+    far.store.replace = list_commands  # the queue is always empty
+    plant = far.plant()
+    plant.set_parallelism({ONE: 4})
+    far.run(3_600.0)
+    plant.set_parallelism({ONE: 1})
+    assert far.sizes.load_all()[ONE]["before"] == 2
+    far.run(100.0)
+    assert plant.renew_leases() == [RestoredValue(operator=ONE)]
