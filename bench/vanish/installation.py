@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any, Self
 
 import httpx
+import redis
 
 from bench.plant.running_plant import ROOT, clean_environment, manage
 from bench.queues.node_servers import node_servers
 from console.embedded.forked_programs import find_program, import_programs, run_forked
 from console.embedded.processes import build_web_process, build_worker_process
+from queues import keys
 from queues.nodes.server import free_port
 
 START_SECONDS = 180.0
@@ -37,6 +39,7 @@ class VanishingWeir:
 
     def __enter__(self) -> Self:
         control = self._stack.enter_context(node_servers(("control",)))["control"]
+        self._control: Any = self._stack.enter_context(redis.Redis.from_url(control))
         environment = {
             **clean_environment(),
             "WEIR_DATA": str(self._folder),
@@ -87,7 +90,8 @@ class VanishingWeir:
                 rows = self.api.get("/plants").raise_for_status().json()["plants"]
                 is_seen = all((row["seen"] or {}).get("state") == "seen" for row in rows)
                 # A snapshot of the killed processes is not enough: the new ones must have observed the plants.
-                if is_seen and self.api.get("/snapshot").json().get("at", 0.0) > started_at + 1.0:
+                snapshot = json.loads(self._control.get(keys.SNAPSHOT) or b"{}")
+                if is_seen and snapshot.get("at", 0.0) > started_at + 1.0:
                     return
             time.sleep(0.2)
         raise RuntimeError(f"Weir did not start:\n{(self._folder / 'log').read_text()[-3000:]}")
