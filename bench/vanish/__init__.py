@@ -30,6 +30,7 @@ from bench.vanish.cluster import NAMESPACE, Cluster, cluster
 from bench.vanish.installation import VanishingWeir
 from bench.vanish.systems import HPA_BEFORE, PROCESSES, QUEUE, TASK, StockApp, describe_held
 from workers.plants.guard.manifests import GUARD_FILE
+from workers.plants.guard.weir_guard import SETTLE_SECONDS
 
 MIN_ROUNDS, BENCH_LEASE_SECONDS, MAX_LATE_SECONDS = 3, 9.0, 15.0
 GIVE_UP_SECONDS = 120.0
@@ -106,8 +107,7 @@ def _run_rounds(
         weir.vanish()
         killed_at = time.monotonic()
         steering.join()
-        left = _wait_for_own_control(apps, k8s, killed_at)
-        seconds = time.monotonic() - killed_at
+        left, seconds = _wait_for_own_control(apps, k8s, killed_at)
         late_seconds.append(None if left else max(0.0, seconds - BENCH_LEASE_SECONDS))
         if left:
             notes.append(f"Round {number + 1}: not restored within {GIVE_UP_SECONDS:g} s: {left}")
@@ -140,12 +140,21 @@ def _require_steered(apps: Mapping[str, StockApp], k8s: Cluster) -> None:
         raise RuntimeError("the autoscalers are not held")
 
 
-def _wait_for_own_control(apps: Mapping[str, StockApp], k8s: Cluster, killed_at: float) -> str:
-    """Wait until each system is under its own control; return what still differs after GIVE_UP_SECONDS."""
+def _wait_for_own_control(apps: Mapping[str, StockApp], k8s: Cluster, killed_at: float) -> tuple[str, float]:
+    """Return what differs after GIVE_UP_SECONDS, and the seconds until nothing differed any more.
+
+    The systems are read for longer than a lease in any case: a command that was on its way may take effect after the
+    first reading.
+    """
+    seconds: float | None = None
     while True:
         differences = {name: app.describe_difference() for name, app in apps.items()}
         differences[KUBERNETES] = describe_held(k8s)
         left = "; ".join(f"{name}: {text}" for name, text in differences.items() if text)
-        if not left or time.monotonic() - killed_at > GIVE_UP_SECONDS:
-            return left
+        elapsed = time.monotonic() - killed_at
+        seconds = None if left else elapsed if seconds is None else seconds
+        if seconds is not None and elapsed > BENCH_LEASE_SECONDS + SETTLE_SECONDS:
+            return "", seconds
+        if elapsed > GIVE_UP_SECONDS:
+            return left or "nothing for long enough", elapsed
         time.sleep(0.5)
