@@ -99,7 +99,7 @@ def _run_rounds(
         steering = threading.Thread(target=_steer, args=(weir, apps, number), daemon=True)
         steering.start()
         if number % 3 == 2:
-            time.sleep(chance.uniform(0.0, 2.0))  # while it is still setting values
+            time.sleep(chance.uniform(1.0, 8.0))  # while it is still setting values: each takes about a second
         else:
             steering.join()
             _require_steered(apps, k8s)

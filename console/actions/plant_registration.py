@@ -98,7 +98,7 @@ def register(
         audit_log.record(actor, "plant.register", name, reason=why, before=was, after=describe_registration(row))
         record_advising(actor, begun, why)
     left = adapters.let_go(before) if before and is_another else ""
-    if is_another:
+    if before and is_another:
         _forget_tasks_before(name)
     return Registration(row, left, [loop.name for loop in begun])
 

@@ -58,7 +58,7 @@ MERGE_PATCH, JSON = "application/merge-patch+json", "application/json"
 FAILURES = (OSError, ValueError, KeyError, TypeError, AttributeError, http.client.HTTPException)
 
 
-class RequestRefused(OSError):  # noqa: N818
+class SystemRefusal(OSError):  # noqa: N818
     """The system refused a request."""
 
 
@@ -92,7 +92,7 @@ def read_duration(lease: Mapping[str, Any]) -> float:
 
 
 class RedisServer:
-    """A connection to a Redis-protocol server; commands raise OSError, and `RequestRefused` if the server refuses."""
+    """A connection to a Redis-protocol server; commands raise OSError, and `SystemRefusal` if the server refuses."""
 
     def __init__(self, url: str, password: str = "") -> None:
         parts = urlsplit(url)
@@ -109,7 +109,7 @@ class RedisServer:
         try:
             return self._send(*parts)
         except (OSError, ValueError) as error:
-            if not isinstance(error, RequestRefused):
+            if not isinstance(error, SystemRefusal):
                 self.close()
             raise
 
@@ -143,7 +143,7 @@ class RedisServer:
             raise OSError("the server closed the connection")
         kind, rest = line[:1], line[1:-2].decode("utf-8", "replace")
         if kind == b"-":
-            raise RequestRefused(rest)
+            raise SystemRefusal(rest)
         if kind == b":":
             return int(rest)
         if kind == b"$":
@@ -458,12 +458,10 @@ def build_release(kind: str, lease: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_status(status: int, answer: Any, what: str) -> None:
-    """Raise `RequestRefused` unless the request was executed."""
+    """Raise `SystemRefusal` unless the request was executed."""
     if status not in (200, 201):
         message = answer.get("message") if isinstance(answer, dict) else None
-        raise RequestRefused(
-            f"the API server rejected the request to {what} ({status}): {message or 'no reason given'}"
-        )
+        raise SystemRefusal(f"the API server rejected the request to {what} ({status}): {message or 'no reason given'}")
 
 
 # The program

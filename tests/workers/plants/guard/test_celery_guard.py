@@ -19,7 +19,7 @@ from workers.plants.guard.weir_guard import (
     SILENT_SECONDS,
     CeleryGuard,
     RedisServer,
-    RequestRefused,
+    SystemRefusal,
     build_guard,
 )
 
@@ -266,7 +266,7 @@ def test_a_lease_that_the_server_rejects_is_no_failure_of_the_intervention(serve
 
 def test_an_error_of_the_server_is_raised_with_its_message(control_server):
     connection = RedisServer(control_server.url)
-    with pytest.raises(RequestRefused, match="unknown command"):
+    with pytest.raises(SystemRefusal, match="unknown command"):
         connection.command("NOSUCHCOMMAND")
     assert connection.command("PING") == "PONG"
     connection.close()
