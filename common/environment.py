@@ -390,6 +390,13 @@ PLANT_COMMANDS = Variable(
     " options: /usr/local/bin/scale-pool; /usr/bin/systemctl start worker@",
     unset="none",
 )
+LEASE_SECONDS = Seconds(
+    "WEIR_LEASE_SECONDS",
+    "time after which a pause, limit, or hold at an attached system ends if Weir stops renewing it, s (at most 600)."
+    " Weir renews it three times in that time",
+    "45",
+    most=600.0,
+)
 PLANT_TIMEOUT_SECONDS = Seconds(
     "WEIR_PLANT_TIMEOUT_SECONDS",
     "request timeout for attached plants, s (at most 10). Declared plants: 2 times this to read all"

@@ -82,6 +82,7 @@ urlpatterns = [
     path("plants/<str:name>/resume", plants.resume, name="plant-resume"),
     path("plants/<str:name>/interventions", plants.intervene, name="plant-intervene"),
     path("plants/<str:name>/interventions/undo", plants.undo, name="plant-undo"),
+    path("plants/<str:name>/detach", plants.detach, name="plant-detach"),
     path("plants/<str:name>/remove", plants.remove, name="plant-remove"),
     path("loops/", loops.loops, name="loops"),
     path("loops/<int:loop_id>/", loops.loop_page, name="loop"),

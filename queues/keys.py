@@ -80,8 +80,8 @@ PRODUCER_SESSIONS = Key(
 INSTALLATION = Key(
     "weir:installation",
     "string",
-    "web workers → web workers",
-    "ID of this Weir, by which others identify its holdings: `workers.plants.foreign.kubernetes`",
+    "web workers observer → web workers observer",
+    "ID of this Weir, by which others identify its holdings: `workers.plants.foreign.leases`",
 )
 SNAPSHOT = Key("weir:snapshot", "string", "observer → observer web workers", "JSON, the newest plant snapshot")
 LIVE = Key("weir:live", "channel", "observer → web", "JSON, every snapshot and its delta")
@@ -195,6 +195,18 @@ KNOWN_WORKERS = Key(
     "hash",
     "observer → observer",
     "worker of another app → JSON {at, queues}: last answered, and its queues; an hour after the last answer",
+)
+TASKS_BEFORE = Key(
+    "weir:tasks_before:{plant}",
+    "hash",
+    "web workers observer → web workers observer",
+    "operator of another plant → JSON {before, tasks, at}: its tasks before Weir set them; 90 days after the last",
+)
+PLANT_LEASE_LOCK = Key(
+    "weir:plant_lease_lock:{plant}",
+    "string",
+    "web workers observer → web workers observer",
+    "the process that renews the leases at another app's RabbitMQ; for seconds",
 )
 TASK_ORDER = Key(
     "weir:task_order:{plant}:{operator}",

@@ -56,7 +56,7 @@ def rabbitmq(apps: Sequence[str], folder: Path) -> Iterator[Mapping[str, str]]:
             command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
         try:
-            _await(management, process, folder)
+            _await(management, port, process, folder)
             yield {name: _virtual_host(name.replace(" ", "-"), port, management) for name in apps}
         finally:
             with suppress(ProcessLookupError):
@@ -64,11 +64,13 @@ def rabbitmq(apps: Sequence[str], folder: Path) -> Iterator[Mapping[str, str]]:
             process.wait(60)
 
 
-def _await(port: int, process: "subprocess.Popen[bytes]", folder: Path) -> None:
+def _await(management: int, port: int, process: "subprocess.Popen[bytes]", folder: Path) -> None:
+    """Wait until it accepts clients: the management plugin answers earlier."""
+    listens = f"http://127.0.0.1:{management}/api/health/checks/port-listener/{port}"
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            if httpx.get(f"http://127.0.0.1:{port}/api/overview", auth=GUEST, timeout=5).status_code == 200:
+            if httpx.get(listens, auth=GUEST, timeout=5).status_code == 200:
                 return
         except httpx.TransportError:
             pass

@@ -13,6 +13,7 @@ from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from console.input.form_values import check_unchanged, digest_of
+from queues import keys
 from workers.control.advice import begin_anew
 from workers.coordination.connections import control_server
 from workers.documents.plants import FoundPlant
@@ -92,18 +93,30 @@ def register(
             check_unchanged(before.name, describe_registration(now), shown)
         row.save()
         # Before the audit log, which is the last lock for everybody.
-        begun = _begin_anew(actor, name) if is_another else []
+        begun = begin_loops_anew(actor, name) if is_another else []
         was = describe_registration(before) if before else None
         audit_log.record(actor, "plant.register", name, reason=why, before=was, after=describe_registration(row))
-        for loop in begun:
-            if loop.mode != Loop.Mode.ADVISE:
-                modes = {"mode": loop.mode}, {"mode": Loop.Mode.ADVISE.value}
-                audit_log.record(actor, "loop.mode", loop.name, reason=why, before=modes[0], after=modes[1])
+        record_advising(actor, begun, why)
     left = adapters.let_go(before) if before and is_another else ""
+    if before and is_another:
+        _forget_tasks_before(name)
     return Registration(row, left, [loop.name for loop in begun])
 
 
-def _begin_anew(actor: Actor, plant: str) -> list[Loop]:
+def record_advising(actor: Actor, loops: Sequence[Loop], why: str) -> None:
+    """Record that these loops, given as they were, only advise now."""
+    for loop in loops:
+        if loop.mode != Loop.Mode.ADVISE:
+            modes = {"mode": loop.mode}, {"mode": Loop.Mode.ADVISE.value}
+            audit_log.record(actor, "loop.mode", loop.name, reason=why, before=modes[0], after=modes[1])
+
+
+def _forget_tasks_before(plant: str) -> None:
+    """Forget the tasks before Weir: they belong to the plant that is no longer registered under this name."""
+    control_server().delete(keys.TASKS_BEFORE.build(plant))
+
+
+def begin_loops_anew(actor: Actor, plant: str) -> list[Loop]:
     """Reset the loops of another plant of that name: what they learned, were permitted, and ordered is void.
 
     Returns the loops as they were.
@@ -148,7 +161,9 @@ def remove(actor: Actor, name: str, reason: str) -> Registration:
         RegisteredPlant.objects.filter(pk=row.pk).delete()
         audit_log.record(actor, "plant.remove", name, reason=why, before=describe_registration(row))
     # Only now: a loop that holds it again releases it itself (`adapters.plant_named`).
-    return Registration(row, adapters.let_go(row))
+    left = adapters.let_go(row)
+    _forget_tasks_before(name)
+    return Registration(row, left)
 
 
 def _refuse_while_in_force(name: str) -> None:

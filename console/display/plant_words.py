@@ -13,7 +13,7 @@ from controllers.parallelism.advice_value import HOUR_SECONDS
 from controllers.shedding.ladder import get_level_name
 from workers.control.advice import MIN_SECONDS
 from workers.documents.loops import AdviceEffect, FirstReportFigures
-from workers.documents.plants import FoundPlant
+from workers.documents.plants import FoundPlant, PlantStatus
 from workers.models import FirstReport, Loop, ModeProposal
 
 MAX_NAMES = 12
@@ -55,6 +55,19 @@ def _format_names(names: list[str]) -> str:
 
 def _end_sentence(sentence: str) -> str:
     return sentence if sentence[-1:] in ".!?" else f"{sentence}."
+
+
+INSTALL_GUARD = "Install the guard (weir guard {name}, or the plant's page)."
+
+
+def describe_remaining(name: str, status: PlantStatus | None) -> str:
+    """Return what stays if Weir vanishes, because no guard runs at the plant, as sentences; "" if nothing does."""
+    if status is None or status.guard is None or (status.guard.alive and not status.guard.error):
+        return ""
+    items = [f"{value.item} ({value.value})" for value in status.set_values if value.stays and not value.is_harmless]
+    install = INSTALL_GUARD.format(name=name)
+    said = f"this stays: {_format_names(items)}" if items else "what you set here stays"
+    return f"No guard is running at {name}. If Weir vanishes, {said}. {install}"
 
 
 MINUTE_SECONDS = 60.0

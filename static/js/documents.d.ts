@@ -501,6 +501,8 @@ interface PlantStatus {
   "missed_workers": Record<string, number>;
   "unserved_queues": Record<string, UnservedQueue>;
   "orders": Record<string, OrderStatus>;
+  "set_values": Array<SetValue>;
+  "guard": GuardStatus | null;
 }
 
 interface PlantSection {
@@ -587,6 +589,24 @@ interface OrderStatus {
   "state": string;
   "waiting_since": number | null;
   "undone_to": number | null;
+}
+
+interface SetValue {
+  "item": string;
+  "value": string;
+  "afterwards": string;
+  "by": string;
+  "since": number | null;
+  "within_seconds": number | null;
+  "restored_by": string;
+  "stays": string;
+  "is_harmless": boolean;
+  "is_hold": boolean;
+}
+
+interface GuardStatus {
+  "alive": boolean | null;
+  "error": string;
 }
 
 interface RecentAction {

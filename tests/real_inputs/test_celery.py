@@ -143,7 +143,7 @@ def test_a_database_is_the_same_for_both_clients(path, database):
     address = address_of(f"redis://broker.example{path}")
     ADAPTER.check(address)
     assert int(create_app(address).connection().virtual_host) == database
-    assert RedisBroker(address)._server.connection_pool.connection_kwargs["db"] == database
+    assert RedisBroker(address).server.connection_pool.connection_kwargs["db"] == database
 
 
 @pytest.mark.parametrize("path", ["/prod", "/1/2", "/-1", "/1a", "/999999", "///1"])
@@ -177,4 +177,4 @@ def test_a_password_with_signs_reaches_every_client_unchanged(scheme, secret):
     assert connection.password == secret
     assert (connection.hostname, connection.virtual_host) == ("broker.example", "1")
     if scheme.startswith("redis"):
-        assert RedisBroker(address)._server.connection_pool.connection_kwargs["password"] == secret
+        assert RedisBroker(address).server.connection_pool.connection_kwargs["password"] == secret

@@ -109,6 +109,35 @@ class UnservedQueue(StoredDocument, frozen=True, kw_only=True):
     seconds: Annotated[Seconds, describe("Time without a consumer, s.")]
 
 
+class SetValue(StoredDocument, frozen=True, kw_only=True):
+    """A value that Weir has set at a plant, and what becomes of it if Weir vanishes now."""
+
+    item: Annotated[str, describe("What was changed, such as queue celery.")]
+    value: Annotated[str, describe("Current value.")]
+    afterwards: Annotated[str, describe("Value after Weir has vanished.")]
+    by: Annotated[str, describe("User, loop, or installation that set it; empty: the last task request names it.")] = ""
+    since: Instant | None = None
+    within_seconds: Annotated[Seconds | None, describe("Time until the former value is back, s; null: it stays.")] = (
+        None
+    )
+    restored_by: Annotated[
+        str,
+        describe(
+            "What restores it: guard, broker, or system (its own expiry).", values=("", "guard", "broker", "system")
+        ),
+    ] = ""
+    stays: Annotated[str, describe("Why it stays, and what that means; empty: it does not stay.")] = ""
+    is_harmless: Annotated[bool, describe("Whether it is harmless that it stays.")] = False
+    is_hold: Annotated[bool, describe("Whether the plant's own controllers are held.")] = False
+
+
+class GuardStatus(StoredDocument, frozen=True, kw_only=True):
+    """The guard of a system that needs one."""
+
+    alive: Annotated[bool | None, describe("Whether it sends heartbeats; null: unknown.")] = None
+    error: Annotated[str, describe("Why leases can't be written or the guard can't be read; empty: no failure.")] = ""
+
+
 class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     """An attached plant; most views omit its topology."""
 
@@ -141,6 +170,8 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     ] = {}
     unserved_queues: dict[str, UnservedQueue] = {}
     orders: Annotated[dict[str, OrderStatus], describe("The last task request of Weir for each operator.")] = {}
+    set_values: Annotated[list[SetValue], describe("Values that Weir has set here.")] = []
+    guard: Annotated[GuardStatus | None, describe("null: this system needs no guard.")] = None
 
     @property
     def live_groups(self) -> dict[str, ConsumerGroup]:

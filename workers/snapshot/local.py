@@ -24,6 +24,7 @@ from workers.plants.foreign.watch import PlantWatch
 from workers.plants.holding import find_holder
 from workers.plants.orders import OrderWatch
 from workers.plants.registry import LOCAL
+from workers.plants.restored import follow_restored
 from workers.plants.steered import SteeredPlant
 from workers.snapshot.control_record import ControlRecord, control_record
 from workers.snapshot.evaluate import evaluate_states
@@ -176,6 +177,8 @@ class LocalPlant(SteeredPlant):
         They include their holders here, the outcomes of their orders, and the trends of their groups' lags.
         """
         rows = self._orders.step(self._others.collect_rows(), now) if self._others else {}
+        for name, restored in self._others.take_restored().items() if self._others else ():
+            follow_restored(self._control, name, restored, now)
         statuses, trends = {}, {}
         for name, row in rows.items():
             groups = {}

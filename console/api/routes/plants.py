@@ -6,14 +6,14 @@ from typing import Annotated, NotRequired, TypedDict
 from django.http import Http404, HttpRequest
 
 from common.stored_document import Instant, Time, copy_shared_values, describe
-from console.actions import offset_resets, plant_control, plant_registration
+from console.actions import offset_resets, plant_control, plant_detach, plant_registration
 from console.api.request.answers import Router, build_answer
 from console.api.request.authentication import actor_for
 from console.api.request.input import Reason, RequestBody
 from console.api.routes.control import DesiredValue, compute_desired_value
 from console.api.routes.plant_control import load_current_topology
 from console.connections.control_server import control, load_latest_snapshot
-from console.display.plant_words import describe_discovered_plant
+from console.display.plant_words import describe_discovered_plant, describe_remaining
 from console.input.form_values import digest_of
 from workers.control.parts.operators import OWNERS
 from workers.documents.plants import FoundPlant, PlantStatus
@@ -108,6 +108,38 @@ class InterventionResult(TypedDict):
     kind: str
     subject: str
     in_force: bool
+    warning: NotRequired[Annotated[str, describe("What stays if Weir vanishes; empty: nothing.")]]
+
+
+class DetachedItem(TypedDict):
+    """A value that Weir had set."""
+
+    item: str
+    value: str
+    result: Annotated[str, describe("Value that was read at the plant afterwards, or why it is unknown.")]
+    is_verified: bool
+
+
+class PlantDetachment(TypedDict):
+    """A plant whose values were restored."""
+
+    plant: str
+    items: list[DetachedItem]
+    removed: Annotated[bool, describe("Whether the registration was removed. It stays if a value is not verified.")]
+    advising: Annotated[list[str], describe("Loops of the plant, which are in mode advise now.")]
+
+
+class GuardFile(TypedDict):
+    """A file to review and to apply."""
+
+    file: str
+    about: str
+    text: str
+
+
+class PlantGuard(TypedDict):
+    plant: str
+    files: Annotated[list[GuardFile], describe("Empty: the system needs no guard.")]
 
 
 class OffsetTarget(RequestBody):
@@ -159,6 +191,13 @@ class NewPlant(PlantPlace):
     reason: str
     changes: bool = False
     digest: str = ""
+
+
+class Detaching(RequestBody):
+    """keep: keep the registration, so that the plant is still observed."""
+
+    reason: str
+    keep: bool = False
 
 
 class ByHand(RequestBody):
@@ -225,6 +264,26 @@ def remove_plant(request: HttpRequest, plant: str, body: Reason) -> PlantRemoval
     actor = actor_for(request, "plant.register")
     gone = plant_registration.remove(actor, plant, body.reason)
     return {"removed": plant, "left": gone.left}
+
+
+@router.post(
+    "/plants/{plant}/detach", summary="Restore everything that Weir has set at a plant, verify it, and remove the plant"
+)
+def detach_plant(request: HttpRequest, plant: str, body: Detaching) -> PlantDetachment:
+    actor = actor_for(request, "plant.register")
+    done = plant_detach.detach(actor, plant, body.reason, control(), keep=body.keep)
+    items = [build_answer(DetachedItem, item) for item in done.items]
+    return {"plant": plant, "items": items, "removed": done.is_removed, "advising": done.advising}
+
+
+@router.get("/plants/{plant}/guard", summary="Get the files that start the guard beside a plant; nothing is applied")
+def get_guard_files(request: HttpRequest, plant: str) -> PlantGuard:
+    actor_for(request, "plant.view")
+    row = RegisteredPlant.objects.filter(name=plant).first()
+    if row is None:
+        raise Http404(f"No plant {plant} is registered.")
+    files = [build_answer(GuardFile, manifest) for manifest in adapters.build_guard_manifests(row)]
+    return {"plant": plant, "files": files}
 
 
 @router.get(
@@ -315,7 +374,9 @@ def add_intervention(request: HttpRequest, plant: str, body: NewIntervention) ->
     done = plant_control.intervene(
         actor, plant, body.kind, body.subject, body.value, control(), minutes=body.minutes, reason=body.reason
     )
-    return {"plant": plant, "kind": body.kind, "subject": body.subject, "in_force": done.lasting}
+    seen = (load_latest_snapshot() or NOTHING_SEEN).plants.get(plant)
+    warning = describe_remaining(plant, seen) if done.lasting else ""
+    return {"plant": plant, "kind": body.kind, "subject": body.subject, "in_force": done.lasting, "warning": warning}
 
 
 @router.post("/plants/{plant}/interventions/undo", summary="Undo an intervention at once")

@@ -39,6 +39,7 @@ BENCHES = {
     "celery": "",
     "task_history": "celery",
     "retry": "celery",
+    "vanish": "",
     "fanout": "console",
     "page": "console",
     "timeline": "console",

@@ -38,7 +38,7 @@ GROUPS: dict[Section, tuple[str, str, str, str]] = {
     "admin": ("Admin", "person", "", ""),
 }
 TABS = ("plant", "incidents", "control", "history")  # on a phone; the other groups are under More
-PLANT_PAGES = ("plant", "plant-tasks", "plant-release", "plant-intervene", "plant-undo", "plant-remove")
+PLANT_PAGES = ("plant", "plant-tasks", "plant-release", "plant-intervene", "plant-undo", "plant-detach", "plant-remove")
 COUNTED = {
     "plans": ("open_proposals", "to approve"),
     "alerts": ("open_alerts", "open"),

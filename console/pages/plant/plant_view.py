@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from common.errors import BadInput
+from common.stored_document import replace_fields
 from console.display.plant_words import ShownReport, report_of
 from controllers.framework.reason import format_count, format_names
 from controllers.parallelism.inputs import compute_rate_per_second, compute_service_seconds
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.loops import LoopStatus
-from workers.documents.plants import OrderStatus, PlantHolder, PlantSection, PlantStatus, SensorStatus
+from workers.documents.plants import OrderStatus, PlantHolder, PlantSection, PlantStatus, SensorStatus, SetValue
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 from workers.plants.foreign import adapters
@@ -182,6 +183,32 @@ def build_view(snapshot: Snapshot | None, name: str) -> ShownPlant:
         row.orders,
         explain_unreached(row),
     )
+
+
+def list_set_values(snapshot: Snapshot | None, name: str) -> list[SetValue]:
+    """Return what Weir has set at an attached plant, what stays first; also a hold that only the plant itself ends."""
+    row = None if snapshot is None else snapshot.plants.get(name)
+    if row is None or snapshot is None:
+        return []
+    values = [
+        replace_fields(value, by=row.orders[value.item].by) if not value.by and value.item in row.orders else value
+        for value in row.set_values
+    ]
+    held = row.steered_by
+    if held is not None and held.until is not None and row.guard is None and adapters.has_own_controllers(name):
+        values.append(
+            SetValue(
+                item="the plant's own controllers",
+                value="held",
+                afterwards="active",
+                by=held.holder or "",
+                since=held.since,
+                within_seconds=max(0.0, held.until - (snapshot.at or held.until)),
+                restored_by="system",
+                is_hold=True,
+            )
+        )
+    return sorted(values, key=lambda value: (not value.stays, value.is_harmless, value.item))
 
 
 def list_groups(groups: Mapping[str, ConsumerGroup]) -> list[ShownGroup]:

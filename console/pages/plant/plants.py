@@ -12,9 +12,10 @@ from django.utils import timezone
 
 from common.errors import BadInput
 from console.accounts.access import actor_of
-from console.actions import plant_control, plant_registration
+from console.actions import plant_control, plant_detach, plant_registration
 from console.actions.task_history import has_history
 from console.connections.control_server import control
+from console.display.plant_words import describe_remaining
 from console.input.form_values import digest_of, parse_number, parse_whole_number
 from console.pages.frame.frame import get_snapshot, snapshot_of
 from console.pages.frame.page import (
@@ -31,9 +32,11 @@ from console.pages.frame.page import (
 from console.pages.plant import plant_view
 from console.pages.plant.attach import FormOption, PlantForm, build_form, iterate_form_options, read_options
 from console.pages.task_history.links import build_failures_url, build_search_url
+from workers.documents.plants import GuardStatus, SetValue
 from workers.plants.foreign import adapters, interventions
 from workers.plants.foreign.interventions import Intervention
 from workers.plants.foreign.kind import AdapterKind, InterventionKind
+from workers.plants.guard.manifests import GuardManifest
 from workers.plants.holding import PlantHeld
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import ElasticPlant, InvalidPlantResponse, PlantUnavailable
@@ -94,6 +97,9 @@ class PlantPage(FormPage):
     interventions: Sequence[InterventionKind]  # other available actions
     in_force: Sequence[Intervention] | None  # None while the control server is unreachable
     history: PlantHistoryLinks | None  # None: no tasks are stored
+    set_values: Sequence[SetValue]  # what becomes of them if Weir vanishes now
+    guard: GuardStatus | None  # None: the system needs none
+    guard_files: Sequence[GuardManifest]
 
 
 @declare_page("plant.view")
@@ -150,6 +156,9 @@ def plant_page(request: HttpRequest, name: str) -> HttpResponse:
         else (),
         in_force=read_or(None, lambda: interventions.list_active(control(), name)) if row else (),
         history=_build_history_links(name) if has_history(name) else None,
+        set_values=plant_view.list_set_values(snapshot, name),
+        guard=snapshot.plants[name].guard if snapshot and name in snapshot.plants else None,
+        guard_files=adapters.build_guard_manifests(row) if row else (),
     )
     return render_page(request, page, "plants")
 
@@ -194,6 +203,18 @@ def remove(request: HttpRequest, name: str) -> ActionResult:
     return ActionResult(said, reverse("plants"), {"go": reverse("plants")})
 
 
+@declare_action("plant.register", plant_page)
+def detach(request: HttpRequest, name: str) -> ActionResult:
+    """Restore everything at a plant, verify it, and remove the plant. Posted: reason."""
+    with _convert_plant_errors():
+        done = plant_detach.detach(actor_of(request), name, request.POST.get("reason", ""), control())
+    if not done.is_removed:
+        left = "; ".join(item.sentence.rstrip(".") for item in done.remaining)
+        raise BadInput("plant", f"is still registered, because some values could not be verified: {left}.")
+    said = " ".join(f"{item.sentence.rstrip('.')}." for item in done.items) or "Weir had set nothing there."
+    return ActionResult(f"{name} was detached. {said}", reverse("plants"), {"go": reverse("plants")})
+
+
 @declare_action("plant.scale", plant_page)
 def tasks(request: HttpRequest, name: str) -> ActionResult:
     """Set tasks. Posted: operator, tasks, minutes, reason."""
@@ -216,7 +237,8 @@ def tasks(request: HttpRequest, name: str) -> ActionResult:
             reason=request.POST.get("reason", ""),
         )
     count = f"{wanted} task{'' if wanted == 1 else 's'}"
-    message = f"{operator} gets {count}; loops hold for {minutes:g} min."
+    remaining = describe_remaining(name, snapshot.plants.get(name))
+    message = f"{operator} gets {count}; loops hold for {minutes:g} min. {remaining}".strip()
     return ActionResult(message, reverse("plant", args=[name]), {"undo": offer_end(f"tasks/{name}")})
 
 
@@ -249,7 +271,9 @@ def intervene(request: HttpRequest, name: str) -> ActionResult:
             minutes=parse_number(text_of(request, "minutes", "enter a duration"), "minutes"),
             reason=request.POST.get("reason", ""),
         )
-    return ActionResult(f"Done: {done.title.lower()}.", reverse("plant", args=[name]))
+    snapshot = snapshot_of(request)
+    remaining = describe_remaining(name, snapshot.plants.get(name)) if snapshot and done.lasting else ""
+    return ActionResult(f"Done: {done.title.lower()}. {remaining}".strip(), reverse("plant", args=[name]))
 
 
 @declare_action("plant.scale", plant_page)

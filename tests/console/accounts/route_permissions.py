@@ -55,7 +55,8 @@ OPEN_TO = {
     ("administrator", "POST"): """
         queues/create queues/<str:name>/definition/preview queues/<str:name>/change processes/restart
         queues/<str:name>/roll-back
-        plants/attach plants/register plants/<str:name>/remove tasks/define alerts/receivers/change
+        plants/attach plants/register plants/<str:name>/remove plants/<str:name>/detach tasks/define
+        alerts/receivers/change
         alerts/receivers/<int:receiver_id>/delete alerts/receivers/<int:receiver_id>/test
         windows/<int:window_id>/override api/v1/windows/<window_id>/override
         settings/plant/<str:name> settings/plant/loops/<int:loop_id> settings/users/create
@@ -66,7 +67,7 @@ OPEN_TO = {
         api/v1/users/<username>/passkeys/<passkey_id>/remove
         api/v1/queues/<queue>/create api/v1/queues/<queue>/definition api/v1/processes/<process>/restart
         api/v1/receivers/<name> api/v1/receivers/<name>/delete api/v1/receivers/<name>/test api/v1/tasks
-        api/v1/plants api/v1/plants/inspect api/v1/plants/<plant>/remove
+        api/v1/plants api/v1/plants/inspect api/v1/plants/<plant>/remove api/v1/plants/<plant>/detach
     """,
 }
 POLICY = {
@@ -154,7 +155,7 @@ OPERATIONS = {
 }
 # What takes a reason and nothing else.
 WITH_A_REASON = """
-    plants/<plant>/remove plants/<plant>/resume receivers/<name>/delete marks/<mark_id>/remove
+    plants/<plant>/remove plants/<plant>/detach plants/<plant>/resume receivers/<name>/delete marks/<mark_id>/remove
     shared-links/<link_id>/end plans/<plan_id>/reject plans/<plan_id>/stop plans/<plan_id>/roll-back
     processes/<process>/restart tasks/<name>/run runs/<run_id>/cancel runs/<run_id>/resume users/<username>/disable
     users/<username>/enable users/<username>/reset users/<username>/second-factor

@@ -13,6 +13,7 @@ import pytest
 from django.test import Client as Browser
 from django.utils import timezone
 
+from bench.vanish.cluster import DEPLOYMENTS, NAMESPACE, cluster
 from common.errors import BadInput
 from common.stored_document import decode_document, encode_document
 from console.accounts.access import create_token
@@ -22,7 +23,6 @@ from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import sample_application
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from tests.workers.plants.foreign.declared.examples import DeclaredRig
-from tests.workers.plants.foreign.kubernetes.cluster import DEPLOYMENTS, NAMESPACE, cluster
 from tests.workers.plants.foreign_plants import FakeFlink, client_of
 from workers.documents.plants import PoolSamples
 from workers.plants.foreign.client import PlantClient

@@ -206,7 +206,9 @@ def test_what_comes_to_a_plant_whose_tasks_can_be_set_is_forecast_beside_applica
     forecasts = ForecastWatch(lambda series, now: (at, np.full((len(series), at.size), 5.0)))
     shop = PlantStatus(kind="flink", state="seen", tasks=2, in_per_second=5.0)
     rows = {"shop": shop, "logs": PlantStatus(kind="kafka", state="seen", in_per_second=9.0)}
-    plant = LocalPlant(control, others=SimpleNamespace(collect_rows=lambda: rows), forecasts=forecasts)
+    plant = LocalPlant(
+        control, others=SimpleNamespace(collect_rows=lambda: rows, take_restored=dict), forecasts=forecasts
+    )
     plant.observe()
     forecasts.wait()
     rows = plant.observe().forecasts
@@ -224,7 +226,7 @@ def test_the_lag_of_a_consumer_group_that_was_gone_is_watched_anew(control, time
         return {"logs": PlantStatus(kind="kafka", state="seen", groups=dict(groups))}
 
     clocks = (lambda: times.wall_seconds, lambda: times.monotonic_seconds)
-    plant = LocalPlant(control, *clocks, others=SimpleNamespace(collect_rows=rows))
+    plant = LocalPlant(control, *clocks, others=SimpleNamespace(collect_rows=rows, take_restored=dict))
     for second in range(20):
         groups["billing"] = ConsumerGroup(lag_events=1_000 * second)
         times.pass_by(1.0)

@@ -1,6 +1,6 @@
 """The registry of adapter kinds, which are found in this folder, and the adapter of each registered plant."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
 from urllib.parse import urlsplit
@@ -16,6 +16,7 @@ from workers.plants import foreign
 from workers.plants.foreign.answer_limit import order_seconds
 from workers.plants.foreign.bounded import BoundedPlant, call_within
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress
+from workers.plants.guard.manifests import GuardManifest
 from workers.plants.models import RegisteredPlant
 from workers.plants.orders import OrderedPlant
 from workers.plants.plant import ElasticPlant
@@ -189,6 +190,14 @@ def open_plant(name: str, local: ElasticPlant, by: str, by_loop: bool = False) -
             now = RegisteredPlant.objects.filter(name=row.name).first()
             if now is None or now.place != row.place:
                 plant.release()
+
+
+def build_guard_manifests(row: RegisteredPlant) -> Sequence[GuardManifest]:
+    """Return the files that start the guard beside a plant, () if it needs none. They contain no secret."""
+    kind = list_kinds().get(row.kind)
+    if kind is None or kind.build_guard is None:
+        return ()
+    return kind.build_guard(PlantAddress(name=row.name, url=row.url, options=row.options))
 
 
 def has_own_controllers(name: str) -> bool:

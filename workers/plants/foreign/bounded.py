@@ -6,11 +6,12 @@ take effect. It then counts as an order with an unknown result.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
 from controllers.parallelism.measured_topology import MeasuredTopology
+from workers.documents.plants import SetValue
 from workers.plants.foreign.answer_limit import order_seconds
 from workers.plants.foreign.kind import Adapter
 from workers.plants.plant import ElasticPlant, PlantUnavailable
@@ -47,6 +48,27 @@ class BoundedPlant(ElasticPlant):
 
     def undo(self, kind: str, subject: str, before: str) -> None:
         self._call_within(self.adapter.undo, kind, subject, before)
+
+    def check_restored(self, kind: str, subject: str, before: str) -> str:
+        return self._call_within(self.adapter.check_restored, kind, subject, before)
+
+    def list_set_values(self) -> Sequence[SetValue]:
+        return self._call_within(self.adapter.list_set_values)
+
+    def read_tasks(self, operators: Sequence[str]) -> Mapping[str, int]:
+        return self._call_within(self.adapter.read_tasks, operators)
+
+    def end_observation(self) -> Sequence[tuple[str, str]]:
+        return self._call_within(self.adapter.end_observation)
+
+    def load_tasks_before(self) -> Mapping[str, Mapping[str, float]]:
+        """Return operator → {before, tasks, at} of the operators whose tasks Weir has changed."""
+        return {} if self.adapter.tasks_before is None else self.adapter.tasks_before.load_changed()
+
+    def forget_tasks_before(self, operators: Sequence[str]) -> None:
+        """Forget the tasks that these operators had before Weir: they were restored."""
+        if self.adapter.tasks_before is not None:
+            self.adapter.tasks_before.forget(operators)
 
     def close(self) -> None:
         """Close the adapter now, or after a late order has ended: the order is not interrupted."""

@@ -13,17 +13,31 @@ import httpx
 from common.errors import BadInput
 from common.parameter import Parameter
 from controllers.parallelism.measured_topology import MeasuredTopology
-from workers.documents.plants import FoundPart, FoundPlant, PlantSection, PlantStatus, SensorStatus
+from workers.documents.plants import (
+    FoundPart,
+    FoundPlant,
+    GuardStatus,
+    PlantSection,
+    PlantStatus,
+    SensorStatus,
+    SetValue,
+)
 from workers.host import egress
 from workers.plants.foreign.client import PlantClient
+from workers.plants.foreign.leases import TasksBefore
 from workers.plants.foreign.queue_messages import QueueMessages
 from workers.plants.foreign.retry_outlet import RetryOutlet
+from workers.plants.guard.manifests import GuardManifest
 from workers.plants.plant import ElasticPlant, PlantUnavailable
 from workers.plants.reached import USUAL, ConvergenceTimeout
 
 WEB_SCHEMES: Mapping[str, int] = {"http": 80, "https": 443}
 MAX_OPTION = 200
 SECTIONS_SECONDS = 10.0
+KEEPS_TASKS = (
+    "Harmless: the plant keeps working with these tasks until somebody changes them. Detaching it restores the former"
+    " number."
+)
 MAX_POOLS = 20  # first pools of a plant, by name, that have a concurrency loop
 
 
@@ -90,16 +104,27 @@ class PartialUndo(PlantUnavailable):
         self.left = left
 
 
+@dataclass(frozen=True, kw_only=True)
+class RestoredValue:
+    """What was restored at the system because its lease ended: an intervention (kind, subject), or an operator."""
+
+    kind: str = ""
+    subject: str = ""
+    operator: str = ""
+
+
 class Adapter(ElasticPlant):
     """An elastic plant whose client has to be closed.
 
     The defaults are those of a plant without own controllers and without further sections. observe_seconds: interval
     between two observations; None: the usual one. anew_seconds: after this time without an answer the adapter is made
     again, because it keeps the addresses that names had at first; None: it resolves a name for each request.
+    tasks_before: the tasks before Weir, of a plant whose tasks can be set.
     """
 
     observe_seconds: float | None = None
     anew_seconds: float | None = None
+    tasks_before: TasksBefore | None = None
 
     def hold(self, seconds: float) -> None:
         """Do nothing: the plant has no controllers of its own."""
@@ -140,6 +165,43 @@ class Adapter(ElasticPlant):
     def undo(self, kind: str, subject: str, before: str) -> None:
         """Restore the former value. Raise as `read_before` does, and `PartialUndo` if only a part followed."""
         raise BadInput("kind", "is not available: this plant has no interventions.")
+
+    def check_restored(self, kind: str, subject: str, before: str) -> str:
+        """Read the value of an undone intervention at the plant, and return it in words.
+
+        Raise `InvalidPlantResponse` if it differs from the former value, and as `read_before` does.
+        """
+        raise BadInput("kind", "is not available: this plant has no interventions.")
+
+    def renew_leases(self) -> Sequence[RestoredValue]:
+        """Renew the leases of what Weir has set; return what was restored because Weir renewed too late.
+
+        The observer calls this every `leases.renew_seconds`. Raise what `get_topology` raises.
+        """
+        return ()
+
+    def list_set_values(self) -> Sequence[SetValue]:
+        """Return everything that Weir has set here and has not restored, and what becomes of it if Weir vanishes.
+
+        The default is the tasks that Weir has set. Raise what `get_topology` raises.
+        """
+        return () if self.tasks_before is None else self.tasks_before.list_set_values(KEEPS_TASKS)
+
+    def read_tasks(self, operators: Sequence[str]) -> Mapping[str, int]:
+        """Return the current tasks of those operators that exist. Raise what `get_topology` raises."""
+        known = self.get_topology().operators
+        return {name: known[name].parallelism for name in operators if name in known}
+
+    def end_observation(self) -> Sequence[tuple[str, str]]:
+        """Restore what only the observation has set; return each item, and what was read afterwards.
+
+        This is called when the plant is no longer registered. Raise what `get_topology` raises.
+        """
+        return ()
+
+    def get_guard(self) -> GuardStatus | None:
+        """Return the guard, as of the last `list_set_values`; None: this system needs none."""
+        return None
 
     def close(self) -> None: ...
 
@@ -183,6 +245,7 @@ class AdapterKind:
     person's order is repeated (`repeated_orders`). completes: whether it reports each completion, so that each of its
     pools has a concurrency loop. open_retry_outlet: opens where its tasks are sent again, with a name for what is
     staged there; open_messages: opens the messages of its queues. Both raise `PlantUnavailable` and `BadInput`.
+    build_guard: returns the files that start the guard beside such a system, () if it needs none.
     """
 
     name: str
@@ -205,6 +268,7 @@ class AdapterKind:
     completes: bool = False
     open_retry_outlet: Callable[[PlantAddress, str], RetryOutlet] | None = None
     open_messages: Callable[[PlantAddress], QueueMessages] | None = None
+    build_guard: Callable[[PlantAddress], Sequence[GuardManifest]] | None = None
 
     def run_inspection(self, address: PlantAddress) -> FoundPlant:
         """Return what exists there; change nothing. Raise `PlantUnavailable`, `InvalidPlantResponse`, `BadInput`."""

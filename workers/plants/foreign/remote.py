@@ -5,15 +5,18 @@ is no topology: the loop holds, and reports the reason. A setting without an ans
 which changes nothing.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from common.checks import is_number
 from common.errors import BadInput
 from controllers.parallelism.measured_topology import MeasuredTopology, clear_unusable_measures
+from workers.coordination.connections import control_server
 from workers.documents.plants import PlantSection
 from workers.plants.foreign.client import PlantClient, find_first_error
-from workers.plants.foreign.kind import Adapter, AdapterKind
+from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress
+from workers.plants.foreign.leases import TasksBefore, store_tasks_before
 from workers.plants.holding import SECONDS, PlantHeld
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
@@ -24,8 +27,11 @@ class RemotePlant(Adapter):
     `client` leads to its control API, such as `https://weir.example/control/main/v1`.
     """
 
-    def __init__(self, client: PlantClient) -> None:
-        self._client = client
+    tasks_before: TasksBefore
+
+    def __init__(self, client: PlantClient, before: TasksBefore | None = None) -> None:
+        """Set up the plant. before: the tasks of operators before Weir."""
+        self._client, self.tasks_before = client, before or TasksBefore(time.time)
         self._faults: Sequence[str] = ()  # unusable measures of the last topology
 
     def get_topology(self) -> MeasuredTopology:
@@ -60,10 +66,21 @@ class RemotePlant(Adapter):
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Set tasks, and hold the plant for at least SECONDS. Raise as `ElasticPlant` says."""
         if tasks:
+            self._remember_tasks(tasks)
             wanted = ";".join(f"{name}:{count}" for name, count in tasks.items())
             done = self._ask("POST", "setmultipleoperatorparallelism", map=wanted, seconds=str(SECONDS))
             if done is not True:
                 raise InvalidPlantResponse(f"{self._client.name} did not confirm that the tasks were set.")
+
+    def _remember_tasks(self, tasks: Mapping[str, int]) -> None:
+        """Record the current tasks before the first change."""
+        if tasks.keys() - self.tasks_before.load_all().keys():
+            operators = self.get_topology().operators
+            self.tasks_before.remember(
+                {name: operators[name].parallelism for name in tasks if name in operators}, tasks
+            )
+        else:
+            self.tasks_before.remember({}, tasks)
 
     def close(self) -> None:
         self._client.close()
@@ -84,10 +101,14 @@ class RemotePlant(Adapter):
         raise InvalidPlantResponse(f"{name} rejected the request ({status}): {message}")
 
 
+def make(address: PlantAddress) -> RemotePlant:
+    return RemotePlant(address.create_client(), store_tasks_before(address.name, control_server(), time.time))
+
+
 ADAPTER = AdapterKind(
     name="weir",
     title="Weir (control API)",
     example="https://weir.example/control/main/v1",
-    make=lambda address: RemotePlant(address.create_client()),
+    make=make,
     let_go_by_hand="A hold of the remote plant expires after at most 1 hour.",
 )

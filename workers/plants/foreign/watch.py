@@ -13,15 +13,18 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import redis
+
 from common import checks
 from common.errors import BadInput, WeirError
 from common.stored_document import BadDocument, decode_document, encode_document, replace_fields
 from controllers.parallelism.measured_topology import MeasuredTopology
-from workers.documents.plants import PlantSection, PlantStatus, SensorStatus
+from workers.documents.plants import PlantSection, PlantStatus, SensorStatus, SetValue
 from workers.plants.foreign.adapters import create_adapter, list_adapters
 from workers.plants.foreign.answer_limit import compute_stale_seconds
 from workers.plants.foreign.group_measures import GroupMeasures
-from workers.plants.foreign.kind import SECTIONS_SECONDS, Adapter
+from workers.plants.foreign.kind import SECTIONS_SECONDS, Adapter, RestoredValue
+from workers.plants.foreign.leases import renew_seconds
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
@@ -51,9 +54,12 @@ class PlantObserver:
         self._sections: Sequence[PlantSection] = ()
         self._answered: Sequence[PlantSection] = ()  # sections from its adapter, and when they were returned
         self._answered_at: float | None = None
+        self._set_values: Sequence[SetValue] = ()
         self._asked_at: float | None = None  # error of its sections
         self._sensors: Mapping[str, SensorStatus] = {}
         self._known_at: dict[str, float] = {}  # when each sensor was read
+        self._renewed_at: float | None = None  # when the leases were renewed
+        self._restored: list[RestoredValue] = []  # restored there, and not taken yet
 
     def observe(self) -> None:
         """Observe once. Any failure is kept as a sentence."""
@@ -61,6 +67,7 @@ class PlantObserver:
             if self._adapter is None:
                 self._made_at = self._monotonic()
                 self._adapter = self._make(self.row)
+            self._renew_leases(self._adapter)
             topology, at = replace(self._adapter.get_topology(), plant=self.row.name), self._monotonic()
             self._keep(self._build_status(self._adapter, topology), at)
             sections = self._refresh_sections(self._adapter)
@@ -81,6 +88,26 @@ class PlantObserver:
                 for name, sensor in sensors.items():
                     if sensor.known_value is not None or name not in self._known_at:
                         self._known_at[name] = now
+
+    def take_restored(self) -> list[RestoredValue]:
+        """Return what was restored at the plant since the last call, because a lease had ended there."""
+        with self._lock:
+            restored, self._restored = self._restored, []
+        return restored
+
+    def _renew_leases(self, adapter: Adapter) -> None:
+        """Renew the leases at their interval, also of a plant that can't be observed."""
+        now = self._monotonic()
+        if self._renewed_at is not None and now - self._renewed_at < renew_seconds():
+            return
+        try:
+            restored = adapter.renew_leases()
+        except (WeirError, redis.RedisError) as error:  # tried again at the next observation
+            logger.warning("The leases at plant %s can't be renewed: %s", self.row.name, error)
+            return
+        self._renewed_at = now
+        with self._lock:
+            self._restored += restored
 
     def _keep(self, found: PlantStatus, at: float) -> None:
         with self._lock:
@@ -129,7 +156,12 @@ class PlantObserver:
     def _build_status(self, adapter: Adapter, topology: MeasuredTopology) -> PlantStatus:
         """Return the status. Raise `InvalidPlantResponse` for data that can't be part of a snapshot."""
         status = replace_fields(
-            adapter.get_details(), kind=self.row.kind, topology=topology.to_document(), sections=list(self._sections)
+            adapter.get_details(),
+            kind=self.row.kind,
+            topology=topology.to_document(),
+            sections=list(self._sections),
+            set_values=list(self._set_values),
+            guard=adapter.get_guard(),
         )
         try:
             text = encode_document(status)
@@ -156,8 +188,9 @@ class PlantObserver:
             return self._sections
         self._asked_at = now
         try:
+            self._set_values = adapter.list_set_values()
             self._answered, self._answered_at = adapter.list_sections(), now
-        except WeirError as error:  # the measures are valid all the same
+        except (WeirError, redis.RedisError) as error:  # the measures are valid all the same
             logger.info("The sections of plant %s can't be read: %s", self.row.name, error)
             answered_at = self._answered_at
             old = "" if answered_at is None else f" The tables below are {now - answered_at:.0f} s old."
@@ -201,6 +234,11 @@ class PlantWatch:
             name: _add_figures(replace_fields(statuses[name], topology=topology.to_document()), topology)
             for name, topology in measured.items()
         }
+
+    def take_restored(self) -> dict[str, list[RestoredValue]]:
+        """Return plant → what was restored there since the last call, because Weir renewed its lease too late."""
+        restored = {name: observer.take_restored() for name, (observer, *_) in self._running.items()}
+        return {name: values for name, values in restored.items() if values}
 
     def close(self) -> None:
         """Stop the threads; they end when their plants have answered.

@@ -1,9 +1,13 @@
 """A Celery app as a plant: its queues, the pools of its workers, and their tasks."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
+
+import redis
+from celery import Celery
 
 from common.errors import BadInput
 from common.stored_document import replace_fields
@@ -16,6 +20,8 @@ from workers.host import egress
 from workers.plants.foreign import interventions as stored_interventions
 from workers.plants.foreign.celery_app.broker import (
     SCHEMES,
+    Broker,
+    RedisBroker,
     create_app,
     create_broker,
     get_virtual_host,
@@ -23,6 +29,7 @@ from workers.plants.foreign.celery_app.broker import (
 )
 from workers.plants.foreign.celery_app.events import EventListener, TaskEvents
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS, PAUSE, RETAINED_SECONDS
+from workers.plants.foreign.celery_app.leases import AppLeases, LeaseStore, RabbitLeases, RedisLeases
 from workers.plants.foreign.celery_app.plant import ASK, LISTEN, CeleryPlant
 from workers.plants.foreign.celery_app.queue_messages import open_messages
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
@@ -33,8 +40,10 @@ from workers.plants.foreign.celery_app.transport import OPTION as TRANSPORT_OPTI
 from workers.plants.foreign.celery_app.workers import ASKED_RETAINED_SECONDS, MISSED_SECONDS
 from workers.plants.foreign.group_measures import HELP, OPTION, parse_groups
 from workers.plants.foreign.kind import AdapterKind, PlantAddress, PlantPace, declare_option, describe_topology
+from workers.plants.foreign.leases import format_holder, get_installation_id, lock_lease, store_tasks_before
 from workers.plants.foreign.redaction import HIDDEN, SHOWN
 from workers.plants.foreign.stored_notes import ExpiringNotes, StoredNotes
+from workers.plants.guard.manifests import GuardManifest, build_celery_manifests
 from workers.plants.reached import ConvergenceTimeout
 from workers.task_history.recorder import LEASE_SECONDS, TaskRecorder
 
@@ -53,6 +62,8 @@ def make(address: PlantAddress, is_registered: bool = True) -> CeleryPlant:
     if is_registered:
         lease = Lease(control, f"tasks:{name}", LEASE_SECONDS)
         history = HistoryFeed(TaskRecorder(name, lease), shown)
+    asked = StoredNotes(keys.ASKED_WORKERS.build(name), ASKED_RETAINED_SECONDS, control)
+    broker = create_broker(address, app)
 
     def list_paused_queues() -> set[str]:
         active = stored_interventions.list_active(control, name)
@@ -65,14 +76,42 @@ def make(address: PlantAddress, is_registered: bool = True) -> CeleryPlant:
     return CeleryPlant(
         address,
         RemoteControl(name, app.control.broadcast, app.close),
-        create_broker(address, app),
+        broker,
         EventListener(app, TaskEvents(shown), history=history),
         orders=ExpiringNotes(lambda worker: keys.POOL_ORDER.build(name, worker), control),
         resumed=StoredNotes(keys.RESUMED_QUEUES.build(name), RETAINED_SECONDS, control),
-        asked=StoredNotes(keys.ASKED_WORKERS.build(name), ASKED_RETAINED_SECONDS, control),
+        asked=asked,
         known=StoredNotes(keys.KNOWN_WORKERS.build(name), MISSED_SECONDS, control) if is_registered else None,
         paused=list_paused_queues,
+        leases=AppLeases(
+            create_lease_store(address, app, broker, control),
+            store_tasks_before(name, control, time.time),
+            asked,
+            partial(stored_interventions.list_active, control, name),
+            time.time,
+        )
+        if is_registered
+        else None,
     )
+
+
+def create_lease_store(address: PlantAddress, app: Celery, broker: Broker, control: redis.Redis) -> LeaseStore:
+    """Return the lease of a registered app."""
+
+    def format_own_holder() -> str:
+        return format_holder(get_installation_id(control), address.name)
+
+    if not isinstance(broker, RedisBroker):
+        return RabbitLeases(address.name, app, format_own_holder, partial(lock_lease, control, address.name))
+
+    def load_layout() -> dict[str, Any]:
+        with app.connection_or_acquire() as connection:
+            channel: Any = connection.default_channel
+            layout: dict[str, Any] = channel.describe_layout()
+            return layout
+
+    prefix = read_layout(address).prefix
+    return RedisLeases(address.name, broker.server, prefix, format_own_holder, load_layout, time.time)
 
 
 _make_unregistered = partial(make, is_registered=False)
@@ -120,6 +159,13 @@ def check(address: PlantAddress) -> None:
     management = address.get_option("management")
     if management and egress.check_url(management, "management").query:
         raise BadInput("management", "must be an address without a query; Weir sends the secret with each request.")
+
+
+def build_guard(address: PlantAddress) -> Sequence[GuardManifest]:
+    """Return the guard of an app on Redis or Valkey. RabbitMQ needs none."""
+    if not address.url.startswith("redis"):
+        return ()
+    return build_celery_manifests(address.url, address.get_option("user"), read_layout(address).prefix)
 
 
 ADAPTER = AdapterKind(
@@ -178,4 +224,5 @@ ADAPTER = AdapterKind(
     open_retry_outlet=open_outlet,
     open_messages=open_messages,
     inspect=inspect,
+    build_guard=build_guard,
 )

@@ -123,6 +123,30 @@ class AppInterventions:
             left = {worker: noted[worker] for worker in failed}
             raise PartialUndo(f"{next(iter(failed.values())).rstrip('.')}.", json.dumps(left))
 
+    def check_restored(self, kind: str, subject: str, before: str) -> str:
+        """Ask the workers for the current values, and return them in words.
+
+        Raise `InvalidPlantResponse` if a worker differs. A worker that was restarted or is gone has its owner's setup.
+        """
+        pools = self._control.list_pools()
+        noted = self._drop_restarted_workers(json.loads(before), pools)
+        workers = [worker for worker in noted if worker in pools]
+        if kind == PAUSE:
+            wrong = {worker: "does not consume it" for worker in workers if subject not in pools[worker].queues}
+            said = "consumed"
+        else:
+            limits = self._list_limits(subject, workers)[0]
+            wrong = {
+                worker: f"has the limit {limits.get(worker) or 'none'}"
+                for worker in workers
+                if limits.get(worker) != noted[worker][0]
+            }
+            said = ", ".join(dict.fromkeys(limit or "no limit" for limit in limits.values())) or "no limit"
+        if wrong:
+            worker, why = next(iter(wrong.items()))
+            raise InvalidPlantResponse(f"{worker} {why}.")
+        return f"{said} by {_format_some(workers)}"
+
     def _note_resumed(self, queue: str, workers: Iterable[str], pools: Mapping[str, WorkerPool]) -> None:
         """Record that these workers take from the queue again, besides earlier ones that are still alive."""
         now = self._clock()

@@ -15,14 +15,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from controllers.parallelism.measured_topology import MeasuredTopology
-from workers.documents.plants import PlantSection, PlantStatus, PoolSamples, UnservedQueue
+from workers.documents.plants import GuardStatus, PlantSection, PlantStatus, PoolSamples, SetValue, UnservedQueue
 from workers.plants.foreign.celery_app import measures, sections
 from workers.plants.foreign.celery_app.broker import MAX_QUEUES, Broker, QueueLength
 from workers.plants.foreign.celery_app.events import EventListener, PoolEvents
 from workers.plants.foreign.celery_app.interventions import AppInterventions
+from workers.plants.foreign.celery_app.leases import EVENTS, AppLeases, MemoryLeases
 from workers.plants.foreign.celery_app.remote_control import ANSWER_SECONDS, UPTIME_SECONDS, RemoteControl, WorkerPool
 from workers.plants.foreign.celery_app.workers import EventRequests, MissedWorkers, UnservedQueues
-from workers.plants.foreign.kind import MAX_POOLS, Adapter, PlantAddress
+from workers.plants.foreign.kind import MAX_POOLS, Adapter, PlantAddress, RestoredValue
+from workers.plants.foreign.leases import TasksBefore
 from workers.plants.foreign.stored_notes import ExpiringNotes, StoredNotes
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
@@ -50,6 +52,7 @@ class CeleryPlant(Adapter):
 
     observe_seconds = 1.0
     anew_seconds = 30.0  # a restarted broker may have another address
+    tasks_before: TasksBefore
 
     def __init__(
         self,
@@ -63,6 +66,7 @@ class CeleryPlant(Adapter):
         asked: StoredNotes | None = None,
         known: StoredNotes | None = None,
         paused: Callable[[], Collection[str]] = list,
+        leases: AppLeases | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -72,7 +76,7 @@ class CeleryPlant(Adapter):
         orders: worker → {pid, processes}, the number that was last ordered; until it is reached, the pool looks as if
         it had no order, and a process that orders again must count from the ordered size. resumed: as in
         `AppInterventions`; asked: as in `EventRequests`; known: as in `MissedWorkers`. None keeps them in this process
-        alone. paused: returns the queues that people have paused in Weir.
+        alone. paused: returns the queues that people have paused in Weir. leases: of what Weir has set at the app.
         """
         self._resumed = resumed or StoredNotes()
         self.control, self._interventions = control, AppInterventions(control, clock, self._resumed)
@@ -83,6 +87,9 @@ class CeleryPlant(Adapter):
         self._asks = address.get_option("events", ASK) == ASK
         self._requests = EventRequests(control, listener, asked or StoredNotes(), clock, monotonic)
         self._missed = MissedWorkers(known or StoredNotes())
+        self._leases = leases or AppLeases(MemoryLeases(), TasksBefore(clock), StoredNotes(), tuple, clock)
+        self.tasks_before = self._leases.sizes
+        self._guard: GuardStatus | None = None
         self._history: dict[tuple[str, int | None], measures.PoolHistory] = {}
         self._consumers, self._unserved = measures.AllConsumers(), UnservedQueues()
         self._unserved_now: dict[str, UnservedQueue] = {}
@@ -207,10 +214,41 @@ class CeleryPlant(Adapter):
         return self._interventions.read_before(kind, subject, value, earlier)
 
     def intervene(self, kind: str, subject: str, value: str) -> None:
+        """Carry out an intervention. The lease is written first: it ends what is done even if this process dies."""
+        self._leases.renew()
         self._interventions.intervene(kind, subject, value)
 
     def undo(self, kind: str, subject: str, before: str) -> None:
         self._interventions.undo(kind, subject, before)
+
+    def check_restored(self, kind: str, subject: str, before: str) -> str:
+        return self._interventions.check_restored(kind, subject, before)
+
+    def renew_leases(self) -> Sequence[RestoredValue]:
+        """Renew the lease. Workers that no longer send events are asked again."""
+        self.tasks_before.forget_restarted(self._lives)
+        restored = self._leases.renew()
+        if any(value.kind == EVENTS for value in restored):
+            self._requests.ask_again()
+        return restored
+
+    def list_set_values(self) -> Sequence[SetValue]:
+        values = self._leases.list_set_values()
+        self._guard = self._leases.store.read_guard()
+        return values
+
+    def read_tasks(self, operators: Sequence[str]) -> Mapping[str, int]:
+        pools = self.control.request_pools(workers=list(operators))
+        return {worker: pool.processes for worker, pool in pools.items()}
+
+    def end_observation(self) -> Sequence[tuple[str, str]]:
+        """Switch off the task events that Weir has enabled, and end the lease."""
+        workers = self._requests.stop_all()
+        self._leases.renew()
+        return [(f"task events of {worker}", "off") for worker in workers]
+
+    def get_guard(self) -> GuardStatus | None:
+        return self._guard
 
     def close(self) -> None:
         """Ask workers to stop sending events, then close: a caller waits only for this long."""
@@ -378,6 +416,18 @@ class CeleryPlant(Adapter):
         repeated meanwhile (`repeated_orders`).
         """
         now = self._get_ordered_size(pool)
+        if count == now:
+            return
+        # Before the order: the lease ends it even if this process dies. It assumes the smaller pool, because growing
+        # too much is harmless.
+        worker = pool.worker
+        self.tasks_before.remember({worker: now}, {worker: min(count, now)}, is_reached=False)
+        self._leases.renew()
+        self._change_size(pool, now, count)
+        self.tasks_before.remember({worker: now}, {worker: self._get_ordered_size(pool)})
+        self._leases.renew()
+
+    def _change_size(self, pool: WorkerPool, now: int, count: int) -> None:
         if count > now:
             self._note_order(pool, count)
             self.control.order("pool_grow", pool.worker, n=count - now)

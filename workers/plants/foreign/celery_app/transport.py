@@ -20,7 +20,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from amqp import transport
 from amqp.method_framing import frame_handler
@@ -68,6 +68,7 @@ MAX_BYTES = 8 * 2**20
 SECONDS = 2.0
 HEARTBEAT = 8  # the type of an AMQP frame
 WORKERS_EXCHANGE = "celery.pidbox"  # the exchange by which each worker's own queue receives remote control
+REPLY_EXCHANGE = "reply.celery.pidbox"
 MAX_NAME = 255  # the maximum length in AMQP
 MAX_VALUE = 10**12
 
@@ -227,6 +228,21 @@ class BoundedChannel(redis.Channel):
             f"its workers use the separator {shown[0]!r}, but the registration has {self.sep!r}; set"
             f" {OPTION} to {json.dumps({'sep': shown[0]})}"
         )
+
+    def describe_layout(self) -> dict[str, Any]:
+        """Return how to ask the app's workers without kombu: channels, bindings of replies, separator, and prefix.
+
+        Raise as a request for remote control does.
+        """
+        self._follow_separator()
+        prefix, channel = self.global_keyprefix or "", cast(Any, self)  # kombu's type stubs omit the channels
+        topic = channel._get_publish_topic(WORKERS_EXCHANGE, "")
+        return {
+            "channels": [f"{prefix}{topic}"],
+            "bindings": f"{prefix}{self.keyprefix_queue % (REPLY_EXCHANGE,)}",
+            "separator": self.sep,
+            "prefix": prefix,
+        }
 
     def sweep_bindings(self, limit: int = 100) -> int:
         """Do nothing: the tables belong to the app."""

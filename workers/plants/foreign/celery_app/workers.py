@@ -130,11 +130,29 @@ class EventRequests:
         self._noted.forget([*over, *(pool.worker for pool in answered if pool.worker not in ours)])
         self._noted.put(ours)
 
+    def ask_again(self) -> None:
+        """Ask all workers once more: their events were switched off because Weir was away."""
+        self._asked.clear()
+
     def stop(self) -> None:
         """Ask the workers that send events because of Weir to stop."""
         with suppress(WeirError, redis.RedisError):
             if ours := [worker for worker, life in self._asked.items() if life.is_ours]:
                 self._noted.forget(self._control.ask("disable_events", workers=ours))
+
+    def stop_all(self) -> list[str]:
+        """Ask all workers that send events because of Weir to stop, whichever observer asked them; return them.
+
+        Raise `PlantUnavailable`, naming a worker that is alive and does not answer.
+        """
+        noted = self._noted.load_all()
+        pools = self._control.request_pools() if noted else {}
+        alive = [worker for worker in noted if worker in pools]
+        errors = self._control.order_all("disable_events", alive)
+        self._noted.forget(worker for worker in noted if worker not in errors)
+        for error in errors.values():
+            raise error
+        return alive
 
     def sends(self, worker: str) -> bool:
         """Return whether events of the worker's tasks arrive, or would arrive if it had any."""

@@ -1,5 +1,6 @@
 """Plants that are declared in a page of YAML: what is read, what is called, and what proves it."""
 
+import time
 from collections.abc import Mapping
 from contextlib import closing
 
@@ -19,6 +20,7 @@ from workers.plants.foreign.declared.declaration import PlantDeclaration, parse_
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.examples import EXAMPLES
 from workers.plants.foreign.kind import AdapterKind, PlantAddress, declare_option
+from workers.plants.foreign.leases import store_tasks_before
 from workers.plants.foreign.stored_notes import ExpiringNotes
 
 OPTION = "declaration"
@@ -33,8 +35,10 @@ def read_declaration(address: PlantAddress) -> PlantDeclaration:
 
 
 def make(address: PlantAddress) -> DeclaredPlant:
-    orders = ExpiringNotes(lambda operator: keys.TASK_ORDER.build(address.name, operator), control_server())
-    return DeclaredPlant(read_declaration(address), transport=address.transport, orders=orders)
+    control = control_server()
+    orders = ExpiringNotes(lambda operator: keys.TASK_ORDER.build(address.name, operator), control)
+    before = store_tasks_before(address.name, control, time.time)
+    return DeclaredPlant(read_declaration(address), transport=address.transport, orders=orders, before=before)
 
 
 def inspect(address: PlantAddress) -> FoundPlant:

@@ -17,6 +17,7 @@ from workers.plants.foreign.declared.measured import build_topology, mark_unusab
 from workers.plants.foreign.declared.sensor_reader import SensorReader, SensorReading
 from workers.plants.foreign.declared.servers import ServerClients
 from workers.plants.foreign.kind import Adapter
+from workers.plants.foreign.leases import TasksBefore
 from workers.plants.foreign.stored_notes import ExpiringNotes
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
@@ -36,6 +37,8 @@ class CountedOrder:
 class DeclaredPlant(Adapter):
     """The plant of a declaration."""
 
+    tasks_before: TasksBefore
+
     def __init__(
         self,
         declaration: PlantDeclaration,
@@ -44,13 +47,16 @@ class DeclaredPlant(Adapter):
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         orders: ExpiringNotes | None = None,
+        before: TasksBefore | None = None,
     ) -> None:
         """Set up the plant.
 
         orders: operator → {tasks, seen}: the last order, and what its sensor reported then, until the sensor shows it.
         Prometheus scrapes about every 15 s. A process that orders again in that time must count from what was ordered,
         or `up` would be called again at every tick. None keeps them in this process alone.
+        before: the tasks of operators before Weir.
         """
+        self.tasks_before = before or TasksBefore(clock)
         self.declaration, self._clock = declaration, clock
         self._ordered = orders or ExpiringNotes(monotonic=monotonic)
         self._clients = ServerClients(declaration.name, environment, transport)
@@ -106,7 +112,12 @@ class DeclaredPlant(Adapter):
             limits = MeasuredOperator(name, "operator", 0, declared.minimum, declared.maximum, declared.fixed)
             limits.check(count, f"tasks.{name}")
         done: list[CountedOrder] = []
-        for counted in self._build_orders(tasks):
+        orders = self._build_orders(tasks)
+        self.tasks_before.remember(
+            {counted.operator.name: counted.order.before for counted in orders},
+            {counted.operator.name: counted.order.tasks for counted in orders},
+        )
+        for counted in orders:
             try:
                 self._carry_out(counted)
             except WeirError as error:

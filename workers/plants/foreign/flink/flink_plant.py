@@ -30,7 +30,8 @@ from workers.documents.plants import PlantSection, PlantStatus
 from workers.pipeline.status.measures import WorkSample, compute_measures
 from workers.plants.foreign.client import PlantClient, find_first_error
 from workers.plants.foreign.flink import sections
-from workers.plants.foreign.kind import Adapter
+from workers.plants.foreign.kind import Adapter, RestoredValue
+from workers.plants.foreign.leases import TasksBefore
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 WINDOW_SECONDS = 15.0
@@ -83,13 +84,18 @@ class FlinkSample:
 class FlinkPlant(Adapter):
     """One job: by name or id, or the only one that runs."""
 
+    tasks_before: TasksBefore
+
     def __init__(
         self,
         client: PlantClient,
         job: str = "",
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        before: TasksBefore | None = None,
     ) -> None:
+        """Set up the plant. before: the tasks of operators before Weir."""
+        self.tasks_before = before or TasksBefore(clock)
         self._client, self._wanted, self._clock, self._monotonic = client, job, clock, monotonic
         self._recent: deque[FlinkSample] = deque()
         self._shape: tuple[object, ...] = ()
@@ -126,7 +132,8 @@ class FlinkPlant(Adapter):
         job = self._read_job()
         path = f"jobs/{job.id}/resource-requirements"
         now = self._get_mapping(path)
-        self._build_topology(job, self._free_slots(), now).check_tasks(tasks)
+        topology = self._build_topology(job, self._free_slots(), now)
+        topology.check_tasks(tasks)
         ids = {name: vertex.id for name, vertex in name_vertices(job.vertices).items()}
         wanted = {
             **now,
@@ -136,10 +143,16 @@ class FlinkPlant(Adapter):
             },
         }
         if wanted != now:
+            self.tasks_before.remember({name: topology.operators[name].parallelism for name in tasks}, tasks)
             status, answer = self._client.ask("PUT", path, wanted)
             if status != 200:
                 message = find_first_error(answer)[1]
                 raise InvalidPlantResponse(f"{self._client.name} rejected the rescale ({status}): {message}")
+
+    def renew_leases(self) -> Sequence[RestoredValue]:
+        """Forget the tasks of an earlier job; nothing here has a lease."""
+        self.tasks_before.forget_restarted(self.get_details().lives)
+        return ()
 
     def list_sections(self) -> Sequence[PlantSection]:
         """Return the back-pressure, rescales, checkpoints, and exceptions of the job that `topology` saw."""

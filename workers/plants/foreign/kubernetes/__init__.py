@@ -1,14 +1,13 @@
 """Kubernetes: workloads by their replicas; KEDA and other autoscalers are held meanwhile."""
 
-import secrets
+import time
 from functools import partial
 
-import redis
-
-from queues import keys
 from workers.coordination.connections import control_server
 from workers.plants.foreign.kind import AdapterKind, PlantAddress
 from workers.plants.foreign.kubernetes.kubernetes_plant import OPTIONS, KubernetesPlant, check, inspect
+from workers.plants.foreign.leases import get_installation_id, store_tasks_before
+from workers.plants.guard.manifests import build_kubernetes_manifests
 
 LET_GO_BY_HAND = (
     "Release autoscalers that are still held: kubectl annotate scaledobject NAME autoscaling.keda.sh/paused- "
@@ -16,21 +15,11 @@ LET_GO_BY_HAND = (
 )
 
 
-def get_installation_id(control: redis.Redis) -> str:
-    """Return eight hexadecimal digits, the same for all processes of this Weir; "" if none may be stored.
-
-    They distinguish this Weir from another one that may use the same names.
-    """
-    stored = control.get(keys.INSTALLATION)
-    if stored is None:
-        control.set(keys.INSTALLATION, secrets.token_hex(4), nx=True)
-        stored = control.get(keys.INSTALLATION)
-    return stored.decode() if isinstance(stored, bytes) else str(stored or "")
-
-
 def make(address: PlantAddress) -> KubernetesPlant:
     """Build the plant. What it holds is marked with the id of this Weir installation."""
-    return KubernetesPlant(address, installation=partial(get_installation_id, control_server()))
+    control = control_server()
+    before = store_tasks_before(address.name, control, time.time)
+    return KubernetesPlant(address, installation=partial(get_installation_id, control), before=before)
 
 
 ADAPTER = AdapterKind(
@@ -43,4 +32,5 @@ ADAPTER = AdapterKind(
     let_go_by_hand=LET_GO_BY_HAND,
     inspect=inspect,
     check=check,
+    build_guard=lambda address: build_kubernetes_manifests(address.get_option("namespace", "default")),
 )

@@ -3,9 +3,11 @@
 KEDA: its ScaledObject gets the annotation `autoscaling.keda.sh/paused`, which counts with every value except those that
 Go reads as false. A HorizontalPodAutoscaler can't be paused; with `selectPolicy: Disabled` in both directions it
 changes nothing between its minimum and its maximum. Outside of them it still sets one or the other, so tasks are set
-only between them (`bounds`). The former values are stored in an annotation beside it, with the expiry of the hold.
-Neither autoscaler knows that expiry: the observer of the plant restores expired holds, also of workloads that no longer
-belong to the plant.
+only between them (`bounds`). The former values are stored in an annotation beside it, with a lease.
+
+Neither autoscaler knows that lease. While Weir runs, its observer renews the lease until the end of the hold, and
+restores expired holds, also of workloads that no longer belong to the plant. If Weir vanishes, the guard
+(`workers.plants.guard`) restores what is not renewed.
 """
 
 import json
@@ -16,15 +18,16 @@ from typing import Any
 from common.checks import is_number
 from common.errors import BadInput, WeirError
 from workers.plants.foreign.kubernetes.api_server import ApiServer
+from workers.plants.foreign.leases import lease_seconds, renew_seconds
+from workers.plants.guard.weir_guard import DIRECTIONS, HELD, PAUSED, build_release
 from workers.plants.holding import PlantHeld
 from workers.plants.plant import InvalidPlantResponse
 
 KEDA, SCALED_OBJECTS = "keda.sh/v1alpha1", "scaledobjects"
 AUTOSCALING, HPAS = "autoscaling/v2", "horizontalpodautoscalers"
-PAUSED, PAUSED_REPLICAS = "autoscaling.keda.sh/paused", "autoscaling.keda.sh/paused-replicas"
-# The hold as JSON: who holds, until when (seconds since 1970), and the former values.
-HELD = "weir.io/held"
-DIRECTIONS = ("scaleUp", "scaleDown")
+PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"
+# HELD: the hold as JSON. by: who holds. until: when the lease ends, unless renewed. seconds: its duration. ends: until
+# when it is renewed. since: when it began. before: the former values. Times: seconds since 1970.
 DISABLED = "Disabled"
 NOT_PAUSED = ("0", "f", "F", "false", "FALSE", "False")
 TARGET = "Deployment"  # default of a ScaledObject without a kind
@@ -59,11 +62,22 @@ class Autoscaler:
         # Anyone may edit it: an invalid expiry counts as past, and invalid former values as none.
         until, before = held_before.get("until"), held_before.get("before")
         end = float(until) if is_number(until) else 0.0
-        return {**held_before, "until": end, "before": before if isinstance(before, dict) else {}}
+        renewed_until = held_before.get("ends")
+        return {
+            **held_before,
+            "until": end,
+            "ends": float(renewed_until) if is_number(renewed_until) else end,
+            "before": before if isinstance(before, dict) else {},
+        }
 
     @property
     def workload(self) -> str:
         return self.target[1]
+
+    @property
+    def title(self) -> str:
+        """Return its kind in words."""
+        return "ScaledObject" if self.kind == "KEDA" else "HorizontalPodAutoscaler"
 
     @property
     def path(self) -> tuple[str, str]:
@@ -98,6 +112,10 @@ class Autoscalers:
         """Return the current autoscalers. Raise what the server raises."""
         return [autoscaler for autoscaler in self._list_all() if autoscaler.target in self._workloads]
 
+    def list_held(self) -> list[Autoscaler]:
+        """Return the autoscalers that this Weir holds, also of workloads that left the plant."""
+        return [autoscaler for autoscaler in self._list_all() if autoscaler.held.get("by") == self._holder()]
+
     def compute_bounds(self) -> dict[str, tuple[int, int]]:
         """Return workload → the minimum and maximum replicas of its HorizontalPodAutoscalers, held or not.
 
@@ -127,14 +145,37 @@ class Autoscalers:
                 raise PlantHeld(self._server.name, str(holder), until)
         for autoscaler in autoscalers:
             ours = bool(autoscaler.held)
-            if ours and autoscaler.held.get("until", 0.0) - now > seconds / 2:
+            if ours and autoscaler.held["ends"] - now > seconds / 2 and not self._needs_renewal(autoscaler, now):
                 continue  # still long enough: a change at every tick is not worth it
             if autoscaler.is_off and not ours:
                 continue  # somebody else has switched it off: it stays so
-            note = {"by": ourselves, "until": round(now + seconds, 1)}
-            note["before"] = autoscaler.held.get("before", {}) if ours else autoscaler.before
-            policies = dict.fromkeys(DIRECTIONS, DISABLED)
-            self._server.patch(*autoscaler.path, autoscaler.build_updates("true", policies, json.dumps(note)))
+            self._write_hold(autoscaler, now, now + seconds)
+
+    def renew(self, now: float) -> None:
+        """Renew the leases of Weir's own holds that have not ended. Raise what the server raises."""
+        for autoscaler in self._list_all():
+            ours = autoscaler.held.get("by") == self._holder()
+            if ours and autoscaler.held["ends"] > now and self._needs_renewal(autoscaler, now):
+                self._write_hold(autoscaler, now, autoscaler.held["ends"])
+
+    def _needs_renewal(self, autoscaler: Autoscaler, now: float) -> bool:
+        """Return whether the lease is to be renewed now: it is shorter than the hold, and a renewal is due."""
+        until, ends = autoscaler.held["until"], autoscaler.held["ends"]
+        return bool(until < ends and until - now < lease_seconds() - 0.9 * renew_seconds())
+
+    def _write_hold(self, autoscaler: Autoscaler, now: float, ends: float) -> None:
+        """Hold an autoscaler until `ends`, with a lease from now on."""
+        held = autoscaler.held
+        note = {
+            "by": self._holder(),
+            "until": round(min(ends, now + lease_seconds()), 1),
+            "seconds": lease_seconds(),
+            "ends": round(ends, 1),
+            "since": held.get("since", round(now, 1)),
+            "before": held["before"] if held else autoscaler.before,
+        }
+        policies = dict.fromkeys(DIRECTIONS, DISABLED)
+        self._server.patch(*autoscaler.path, autoscaler.build_updates("true", policies, json.dumps(note)))
 
     def release(self, now: float, only_past: bool = False) -> None:
         """Restore Weir's own holds now, or only expired ones, also of workloads that left the plant.
@@ -143,12 +184,12 @@ class Autoscalers:
         """
         refused = list[WeirError]()
         for autoscaler in self._list_all():
-            past = autoscaler.held.get("until", 0.0) <= now
-            if autoscaler.held and (past or (not only_past and autoscaler.held.get("by") == self._holder())):
+            is_ours = autoscaler.held.get("by") == self._holder()
+            # A late renewal doesn't end Weir's own hold; another Weir that no longer renews its hold is gone.
+            past = autoscaler.held.get("ends" if is_ours else "until", 0.0) <= now
+            if autoscaler.held and (past or (not only_past and is_ours)):
                 try:
-                    before = autoscaler.held.get("before") or {}
-                    changes = autoscaler.build_updates(before.get("paused"), before, None)
-                    self._server.patch(*autoscaler.path, changes)
+                    self._server.patch(*autoscaler.path, build_release(autoscaler.kind, autoscaler.held))
                 except (InvalidPlantResponse, BadInput) as error:
                     refused.append(error)
         if refused:

@@ -19,11 +19,13 @@ from common.errors import BadInput, WeirError
 from common.parsing import parse_digits
 from controllers.framework.reason import format_count
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
-from workers.documents.plants import FoundPart, FoundPlant, PlantSection, PlantStatus
+from workers.documents.plants import FoundPart, FoundPlant, GuardStatus, PlantSection, PlantStatus, SetValue
 from workers.plants.foreign.group_measures import HELP, OPTION, parse_groups
-from workers.plants.foreign.kind import Adapter, PlantAddress, declare_option
+from workers.plants.foreign.kind import Adapter, PlantAddress, RestoredValue, declare_option
 from workers.plants.foreign.kubernetes.api_server import AccessDenied, ApiServer
 from workers.plants.foreign.kubernetes.autoscalers import Autoscalers, list_items
+from workers.plants.foreign.leases import WITHOUT_GUARD, TasksBefore, format_holder, lease_seconds
+from workers.plants.guard.weir_guard import BEAT_NAME, POLL_SECONDS, SILENT_SECONDS
 from workers.plants.holding import SECONDS
 from workers.plants.plant import InvalidPlantResponse
 
@@ -36,6 +38,10 @@ WINDOW_SECONDS = 30.0
 MIN_REPLICAS, MAX_REPLICAS, MAX_WORKLOADS = 1, 20, 20
 MAX_REPLICA_DIGITS = 5
 BOUNDS_SECONDS = 10.0
+KEEPS_REPLICAS = (
+    "Harmless: no autoscaler manages the workload, and it keeps its replicas until somebody changes them. Detaching the"
+    " plant restores the former number."
+)
 OPTIONS = (
     declare_option("namespace", "namespace of the workloads", "Namespace", default="default"),
     declare_option(
@@ -52,16 +58,28 @@ NEEDS = (
     "To read: get on deployments and statefulsets of the namespace (group apps).",
     "To control: patch on deployments/scale and statefulsets/scale; list and patch on horizontalpodautoscalers "
     "(autoscaling) and, with KEDA, on scaledobjects (keda.sh).",
+    "To show whether the guard runs: get on leases (coordination.k8s.io).",
 )
 
 
 class KubernetesPlant(Adapter):
     """The workloads of one namespace."""
 
+    tasks_before: TasksBefore
+
     def __init__(
-        self, address: PlantAddress, clock: Callable[[], float] = time.time, installation: Callable[[], str] = str
+        self,
+        address: PlantAddress,
+        clock: Callable[[], float] = time.time,
+        installation: Callable[[], str] = str,
+        before: TasksBefore | None = None,
     ) -> None:
-        """Set up the plant. installation: returns the id of this Weir, used when something is held."""
+        """Set up the plant.
+
+        installation: returns the id of this Weir, used when something is held. before: the replicas before Weir, of
+        workloads without an autoscaler of their own.
+        """
+        self.tasks_before, self._guard = before or TasksBefore(clock), GuardStatus()
         self._name, self._clock = address.name, clock
         self._paths = parse_paths(address.get_option("workloads"))
         self._least, self._most = read_replica_bounds(address)
@@ -76,9 +94,7 @@ class KubernetesPlant(Adapter):
         self._unread: dict[str, InvalidPlantResponse] = {}  # workload → why it is missing from the last reading
 
     def _format_holder(self) -> str:
-        """Return the holder, with the id of this Weir: another one may use the same name for a plant."""
-        own = self._installation()
-        return f"weir-{own}/{self._name}" if own else f"weir/{self._name}"
+        return format_holder(self._installation(), self._name)
 
     def get_topology(self) -> MeasuredTopology:
         """Return the topology. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
@@ -123,6 +139,9 @@ class KubernetesPlant(Adapter):
         changes = {name: count for name, count in tasks.items() if ordered[name] != count}
         if tasks:
             self._autoscalers.hold(self._clock(), SECONDS)
+            scaled = {autoscaler.workload for autoscaler in self._autoscalers.read() if autoscaler.held}
+            free = {name: count for name, count in changes.items() if name not in scaled}
+            self.tasks_before.remember({name: ordered[name] for name in free}, free)
         done: list[str] = []
         try:
             for name, count in changes.items():
@@ -141,6 +160,47 @@ class KubernetesPlant(Adapter):
     def release(self) -> None:
         """Restore the autoscalers to their former setup."""
         self._autoscalers.release(self._clock())
+
+    def renew_leases(self) -> Sequence[RestoredValue]:
+        """Renew the leases of held autoscalers; loops hold again what the guard has released."""
+        self.tasks_before.forget_restarted(self._details.lives)
+        self._autoscalers.renew(self._clock())
+        return ()
+
+    def list_set_values(self) -> Sequence[SetValue]:
+        """Return held autoscalers and changed replicas."""
+        self._guard = self._read_guard()
+        held = self._autoscalers.list_held()
+        within = {"restored_by": "guard", "within_seconds": lease_seconds() + POLL_SECONDS}
+        ending = within if self._guard.alive else {"stays": self._guard.error or WITHOUT_GUARD}
+        values = [
+            SetValue(
+                item=f"{autoscaler.title} {autoscaler.name}",
+                value="held",
+                afterwards="active" if self._guard.alive else "held",
+                by=str(autoscaler.held.get("by")),
+                since=autoscaler.held.get("since"),
+                is_hold=True,
+                **ending,
+            )
+            for autoscaler in held
+        ]
+        return [*values, *self.tasks_before.list_set_values(KEEPS_REPLICAS)]
+
+    def _read_guard(self) -> GuardStatus:
+        """Return whether the guard has renewed its Lease object recently."""
+        try:
+            lease = self._server.get("coordination.k8s.io/v1", f"leases/{BEAT_NAME}")
+            renewed = None if lease is None else lease["spec"].get("renewTime")
+            at = None if renewed is None else checks.parse_timestamp(renewed).timestamp()
+        except InvalidPlantResponse as error:  # for example, the account may not read leases
+            return GuardStatus(error=str(error))
+        except (KeyError, TypeError, ValueError, AttributeError, BadInput) as error:
+            return GuardStatus(error=f"{self._name} returned an invalid Lease ({error!r}).")
+        return GuardStatus(alive=at is not None and abs(self._clock() - at) <= SILENT_SECONDS)
+
+    def get_guard(self) -> GuardStatus | None:
+        return self._guard
 
     def list_sections(self) -> Sequence[PlantSection]:
         """Return replicas with their rollouts, and the autoscalers; an expired hold is released.

@@ -7,9 +7,11 @@ import threading
 
 from workers.plants.foreign.celery_app.broker import QueueLength
 from workers.plants.foreign.celery_app.events import TaskEvents
+from workers.plants.foreign.celery_app.leases import AppLeases, MemoryLeases
 from workers.plants.foreign.celery_app.plant import CeleryPlant
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
 from workers.plants.foreign.kind import PlantAddress
+from workers.plants.foreign.leases import TasksBefore
 from workers.plants.foreign.stored_notes import ExpiringNotes, StoredNotes
 
 FORKS_EACH_SECONDS = 5.0
@@ -53,6 +55,7 @@ class FakeCelery:
         self.limits = {"shop.work": "", "shop.mail": "10/m"}
         self.late, self.limited = {}, []
         self.known, self.paused_by_people = None, set()
+        self.store, self.sizes, self.in_force = MemoryLeases(), TasksBefore(lambda: self.now), list
 
     def plant(self, **options):
         address = PlantAddress(name="shop", url="redis://broker.example", options=options)
@@ -67,6 +70,7 @@ class FakeCelery:
             asked=self.noted_workers,
             known=self.known,
             paused=lambda: self.paused_by_people,
+            leases=AppLeases(self.store, self.sizes, self.noted_workers, lambda: self.in_force(), lambda: self.now),
             clock=lambda: self.now,
             monotonic=lambda: self.now,
             sleep=self.run,
@@ -79,6 +83,14 @@ class FakeCelery:
                 self.processes[worker] = self.wanted[worker]
             for worker in self.processes:
                 self.noted.forget(worker)
+
+    def expire_lease(self):
+        """End the lease, as a guard or a broker does once nobody renews it."""
+        for item in self.store.expire():
+            if "pool" in item:
+                self.processes[item["pool"]] = self.wanted[item["pool"]] = item["processes"]
+            for worker in item.get("workers", ()):
+                self.answer(item["method"], worker, **item["arguments"])
 
     def reconnect(self):
         """Reconnect as Celery before 5.7 does: a queue that was ever paused is left alone."""

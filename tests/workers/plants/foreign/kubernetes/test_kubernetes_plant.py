@@ -10,13 +10,14 @@ import certifi
 import httpx
 import pytest
 
+from bench.vanish.cluster import DEPLOYMENTS, HPAS, SCALED_OBJECTS, STATEFUL_SETS, cluster
 from common.errors import BadInput
-from tests.workers.plants.foreign.kubernetes.cluster import DEPLOYMENTS, HPAS, SCALED_OBJECTS, STATEFUL_SETS, cluster
 from workers.plants.foreign.adapters import list_kinds
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.kubernetes.api_server import ApiServer, _create_ssl_context, _read_token
 from workers.plants.foreign.kubernetes.autoscalers import HELD, PAUSED
 from workers.plants.foreign.kubernetes.kubernetes_plant import KubernetesPlant
+from workers.plants.foreign.leases import lease_seconds
 from workers.plants.holding import PlantHeld
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
@@ -183,7 +184,7 @@ def test_another_weir_that_holds_is_not_disturbed_until_its_end(k8s, clock, plan
     one.hold(60.0)
     with pytest.raises(PlantHeld) as held:
         other.set_parallelism({"parse": 4})
-    assert (held.value.holder, held.value.until) == ("weir/shop", NOW + 60.0)
+    assert (held.value.holder, held.value.until) == ("weir/shop", NOW + lease_seconds())
     assert k8s.get(DEPLOYMENTS, "parse")["spec"]["replicas"] == 2
     other.release()
     assert k8s.annotations(SCALED_OBJECTS, "keda-parse")[PAUSED] == "true"

@@ -1,0 +1,48 @@
+"""The systems that Weir steers until it vanishes, each read directly, and not through Weir."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from celery import Celery
+
+from bench.vanish.cluster import HPAS, SCALED_OBJECTS, Cluster
+from workers.plants.guard.weir_guard import HELD, PAUSED
+
+TASK, QUEUE, PROCESSES = "bench.celery.shop.work", "celery", 3
+HPA_BEFORE = {"scaleUp": {"selectPolicy": "Min"}}
+Check = Callable[[], str]  # returns what still differs from its own control, "" if nothing does
+
+
+class StockApp:
+    """A stock Celery app with one worker of PROCESSES processes."""
+
+    def __init__(self, url: str) -> None:
+        self._app: Any = Celery("check", set_as_current=False, broker=url)
+
+    def read(self) -> Mapping[str, Any]:
+        """Return the worker, its queues, the limit of the task, and its processes."""
+        inspect = self._app.control.inspect(timeout=2.0, limit=1)
+        queues = inspect.active_queues() or {}
+        worker = next(iter(queues), "")
+        stats, tasks = (inspect.stats() or {}).get(worker, {}), (inspect.registered("rate_limit") or {}).get(worker, [])
+        limits = [text.partition("rate_limit=")[2].rstrip("]") for text in tasks if text.startswith(TASK)]
+        return {
+            "worker": worker,
+            "queues": [queue["name"] for queue in queues.get(worker, [])],
+            "limit": "" if limits in ([], ["0"]) else limits[0],
+            "processes": len(stats.get("pool", {}).get("processes", [])),
+        }
+
+    def describe_difference(self) -> str:
+        found = self.read()
+        wanted = {"queues": [QUEUE], "limit": "", "processes": PROCESSES}
+        return ", ".join(f"{name} {found[name]!r}" for name, value in wanted.items() if found[name] != value)
+
+
+def describe_held(k8s: Cluster) -> str:
+    """Return which autoscalers are not as their owner had them."""
+    behavior = k8s.get(HPAS, "hpa-score")["spec"].get("behavior") or {}
+    policies = {way: (behavior.get(way) or {}).get("selectPolicy") for way in ("scaleUp", "scaleDown")}
+    wrong = [] if policies == {"scaleUp": "Min", "scaleDown": None} else [f"HPA {policies}"]
+    annotations = k8s.annotations(SCALED_OBJECTS, "keda-parse") | k8s.annotations(HPAS, "hpa-score")
+    return ", ".join([*wrong, *(name for name in (PAUSED, HELD) if name in annotations)])
