@@ -79,6 +79,7 @@ urlpatterns = [
     path("plants/<str:name>/release", plants.release, name="plant-release"),
     path("plants/<str:name>/resume", plants.resume, name="plant-resume"),
     path("plants/<str:name>/interventions", plants.intervene, name="plant-intervene"),
+    path("plants/<str:name>/start-task", plants.start_task, name="plant-start-task"),
     path("plants/<str:name>/interventions/undo", plants.undo, name="plant-undo"),
     path("plants/<str:name>/remove", plants.remove, name="plant-remove"),
     path("loops/", loops.loops, name="loops"),

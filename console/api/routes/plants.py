@@ -6,8 +6,9 @@ from typing import Annotated, NotRequired, TypedDict
 from django.http import Http404, HttpRequest
 
 from common.stored_document import Instant, Time, copy_shared_values, describe
-from console.actions import plant_control, plant_registration
-from console.api.request.answers import Router, build_answer
+from console.actions import plant_control, plant_registration, started_tasks
+from console.actions.started_tasks import WantedTask
+from console.api.request.answers import Json, Router, build_answer
 from console.api.request.authentication import actor_for
 from console.api.request.input import Reason, RequestBody
 from console.api.routes.control import DesiredValue, compute_desired_value
@@ -109,6 +110,15 @@ class InterventionResult(TypedDict):
     in_force: bool
 
 
+class StartedTask(TypedDict):
+    """A task that was sent to a plant."""
+
+    plant: str
+    id: Annotated[str, describe("ID of the task, which Weir chose.")]
+    task: str
+    queue: str
+
+
 class PlantPlace(RequestBody):
     """kind: of its adapter, such as weir or flink. url: its address; empty for a kind without one.
 
@@ -156,6 +166,20 @@ class NewIntervention(UndoneIntervention):
 
     value: str = ""
     minutes: float = plant_control.HAND_MINUTES
+
+
+class NewTask(RequestBody):
+    """A task of the plant's workers, with its arguments.
+
+    args: positional arguments; kwargs: named arguments; delay_seconds: time before its start, at most 3,000 s.
+    """
+
+    task: str
+    queue: str
+    reason: str
+    args: list[Json] = []
+    kwargs: dict[str, Json] = {}
+    delay_seconds: float = 0.0
 
 
 @router.get("/plants", summary="List registered plants: address and last observation")
@@ -262,6 +286,16 @@ def add_intervention(request: HttpRequest, plant: str, body: NewIntervention) ->
         actor, plant, body.kind, body.subject, body.value, control(), minutes=body.minutes, reason=body.reason
     )
     return {"plant": plant, "kind": body.kind, "subject": body.subject, "in_force": done.lasting}
+
+
+@router.post("/plants/{plant}/start-task", summary="Start a task at a plant, such as a Celery app; it is sent once")
+def start_task(request: HttpRequest, plant: str, body: NewTask) -> StartedTask:
+    actor = actor_for(request, "plant.start_task")
+    wanted = WantedTask(
+        name=body.task, queue=body.queue, args=body.args, kwargs=body.kwargs, delay_seconds=body.delay_seconds
+    )
+    sent = started_tasks.start_task(actor, plant, wanted, body.reason)
+    return {"plant": plant, "id": sent.id, "task": sent.name, "queue": sent.queue}
 
 
 @router.post("/plants/{plant}/interventions/undo", summary="Undo an intervention at once")

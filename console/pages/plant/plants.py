@@ -12,7 +12,8 @@ from django.utils import timezone
 
 from common.errors import BadInput
 from console.accounts.access import actor_of
-from console.actions import plant_control, plant_registration
+from console.actions import plant_control, plant_registration, started_tasks
+from console.actions.started_tasks import WantedTask, parse_arguments
 from console.connections.control_server import control
 from console.input.form_values import digest_of, parse_number, parse_whole_number
 from console.pages.frame.frame import get_snapshot, snapshot_of
@@ -81,6 +82,8 @@ class PlantPage(FormPage):
     loops: list[plant_view.PlantLoop]
     hand_minutes: int
     interventions: Sequence[InterventionKind]  # other available actions
+    starts_tasks: bool  # whether people can start tasks there
+    max_delay_seconds: int
     in_force: Sequence[Intervention] | None  # None while the control server is unreachable
 
 
@@ -121,6 +124,7 @@ def plant_page(request: HttpRequest, name: str) -> HttpResponse:
     operators = plant_view.list_operators(topology) if topology else []
     paths = plant_view.list_paths(topology) if topology else []
     settable = [operator for operator in operators if operator.settable]
+    kind = adapters.list_kinds().get(row.kind) if row else None
     page = PlantPage(
         shown=view,
         row=row,
@@ -133,9 +137,9 @@ def plant_page(request: HttpRequest, name: str) -> HttpResponse:
         lanes=plant_view.choose_lanes(operators, paths),
         loops=plant_view.list_loops(get_snapshot(request), name),
         hand_minutes=int(plant_control.HAND_MINUTES),
-        interventions=adapters.list_kinds()[row.kind].interventions
-        if row and row.kind in adapters.list_kinds()
-        else (),
+        interventions=kind.interventions if kind else (),
+        starts_tasks=kind is not None and kind.starts_tasks,
+        max_delay_seconds=int(started_tasks.MAX_DELAY_SECONDS),
         in_force=read_or(None, lambda: interventions.list_active(control(), name)) if row else (),
     )
     return render_page(request, page, "plants")
@@ -232,6 +236,23 @@ def intervene(request: HttpRequest, name: str) -> ActionResult:
             reason=request.POST.get("reason", ""),
         )
     return ActionResult(f"Done: {done.title.lower()}.", reverse("plant", args=[name]))
+
+
+@declare_action("plant.start_task", plant_page)
+def start_task(request: HttpRequest, name: str) -> ActionResult:
+    """Start a task. Posted: task, queue, args, kwargs (JSON), delay_seconds, reason."""
+    posted = request.POST
+    wanted = WantedTask(
+        name=text_of(request, "task", "enter the name of a task"),
+        queue=text_of(request, "queue", "enter the name of a queue"),
+        args=parse_arguments(posted.get("args", ""), "args", list),
+        kwargs=parse_arguments(posted.get("kwargs", ""), "kwargs", dict),
+        delay_seconds=parse_number(posted.get("delay_seconds") or "0", "delay_seconds"),
+    )
+    with _convert_plant_errors():
+        request_sent = started_tasks.start_task(actor_of(request), name, wanted, posted.get("reason", ""))
+    message = f"Task {request_sent.name} was sent to {request_sent.queue} with ID {request_sent.id}."
+    return ActionResult(message, reverse("plant", args=[name]))
 
 
 @declare_action("plant.scale", plant_page)

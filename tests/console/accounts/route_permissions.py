@@ -167,6 +167,7 @@ API_BODIES = {
     "POST api/v1/plants": {"name": "east", "kind": "weir", "url": "http://east", "reason": "a test"},
     "POST api/v1/plants/<plant>/interventions": {"kind": "pause", "subject": "celery", "reason": "a test"},
     "POST api/v1/plants/<plant>/interventions/undo": {"kind": "pause", "subject": "celery", "reason": "a test"},
+    "POST api/v1/plants/<plant>/start-task": {"task": "shop.work", "queue": "celery", "reason": "a test"},
     "POST api/v1/plants/<plant>/tasks": {"operator": "performance/hosts", "tasks": 2, "reason": "a test"},
     "POST api/v1/alerts/reported": {"version": "4", "alerts": []},
     "POST api/v1/alerts/<alert_id>/acknowledge": {},

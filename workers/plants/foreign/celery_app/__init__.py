@@ -25,6 +25,7 @@ from workers.plants.foreign.celery_app.events import EventListener, TaskEvents
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS, PAUSE, RETAINED_SECONDS
 from workers.plants.foreign.celery_app.plant import ASK, LISTEN, CeleryPlant
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
+from workers.plants.foreign.celery_app.sending import send_task
 from workers.plants.foreign.celery_app.task_updates import HistoryFeed
 from workers.plants.foreign.celery_app.transport import ANY_SEPARATOR, MAX_OPTION_CHARACTERS, SEPARATORS, read_layout
 from workers.plants.foreign.celery_app.transport import OPTION as TRANSPORT_OPTIONS
@@ -70,6 +71,7 @@ def make(address: PlantAddress, is_registered: bool = True) -> CeleryPlant:
         asked=StoredNotes(keys.ASKED_WORKERS.build(name), ASKED_RETAINED_SECONDS, control),
         known=StoredNotes(keys.KNOWN_WORKERS.build(name), MISSED_SECONDS, control) if is_registered else None,
         paused=list_paused_queues,
+        send=partial(send_task, app, name),
     )
 
 
@@ -173,5 +175,6 @@ ADAPTER = AdapterKind(
     patience=ConvergenceTimeout(more_seconds=30.0, fewer_seconds=3_600.0),
     ends_idle=True,
     completes=True,
+    starts_tasks=True,
     inspect=inspect,
 )

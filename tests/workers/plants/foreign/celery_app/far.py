@@ -52,7 +52,7 @@ class FakeCelery:
         self.paused, self.ever_paused, self.revoked = set(), set(), []
         self.limits = {"shop.work": "", "shop.mail": "10/m"}
         self.late, self.limited = {}, []
-        self.known, self.paused_by_people = None, set()
+        self.known, self.paused_by_people, self.sent = None, set(), []
 
     def plant(self, **options):
         address = PlantAddress(name="shop", url="redis://broker.example", options=options)
@@ -67,10 +67,16 @@ class FakeCelery:
             asked=self.noted_workers,
             known=self.known,
             paused=lambda: self.paused_by_people,
+            send=self.receive,
             clock=lambda: self.now,
             monotonic=lambda: self.now,
             sleep=self.run,
         )
+
+    def receive(self, request):
+        """Take a task that was sent, as the broker does."""
+        self.sent.append(request)
+        self.queues[request.queue] += 1
 
     def run(self, seconds):
         self.now += seconds
