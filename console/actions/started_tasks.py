@@ -27,7 +27,7 @@ MAX_DELAY_SECONDS = 3_000.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class WantedTask:
+class TaskToStart:
     """A task to start. args: positional arguments; kwargs: named arguments; delay_seconds: before its start."""
 
     name: str
@@ -49,7 +49,7 @@ def parse_arguments(text: str, field: str, kind: type[list[Any]] | type[dict[str
     return value
 
 
-def start_task(actor: Actor, plant: str, wanted: WantedTask, reason: str) -> TaskRequest:
+def start_task(actor: Actor, plant: str, wanted: TaskToStart, reason: str) -> TaskRequest:
     """Send a task to a plant once; return it with its ID.
 
     The task is checked against the plant's workers first, so a rejected task is not sent. If the plant doesn't confirm
@@ -68,7 +68,7 @@ def start_task(actor: Actor, plant: str, wanted: WantedTask, reason: str) -> Tas
     return request
 
 
-def _build_request(wanted: WantedTask) -> TaskRequest:
+def _build_request(wanted: TaskToStart) -> TaskRequest:
     for field, name in (("task", wanted.name), ("queue", wanted.queue)):
         if not 1 <= len(name) <= MAX_NAME:
             raise BadInput(field, f"must have 1 to {MAX_NAME} characters.")

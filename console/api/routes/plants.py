@@ -4,10 +4,12 @@ import time
 from typing import Annotated, NotRequired, TypedDict
 
 from django.http import Http404, HttpRequest
+from django.utils import timezone
 
 from common.stored_document import Instant, Time, copy_shared_values, describe
 from console.actions import plant_control, plant_registration, started_tasks
-from console.actions.started_tasks import WantedTask
+from console.actions.queues import pause_all
+from console.actions.started_tasks import TaskToStart
 from console.api.request.answers import Json, Router, build_answer
 from console.api.request.authentication import actor_for
 from console.api.request.input import Reason, RequestBody
@@ -110,6 +112,14 @@ class InterventionResult(TypedDict):
     in_force: bool
 
 
+class PausedQueues(TypedDict):
+    """Queues that were paused or resumed together."""
+
+    plant: str
+    queues: list[str]
+    until: Annotated[Instant | None, describe("null: resumed.")]
+
+
 class StartedTask(TypedDict):
     """A task that was sent to a plant."""
 
@@ -165,6 +175,13 @@ class NewIntervention(UndoneIntervention):
     """value: an additional argument; minutes: until it is undone."""
 
     value: str = ""
+    minutes: float = plant_control.HAND_MINUTES
+
+
+class PauseRequestOfAll(RequestBody):
+    """minutes: until all queues resume."""
+
+    reason: str
     minutes: float = plant_control.HAND_MINUTES
 
 
@@ -291,11 +308,34 @@ def add_intervention(request: HttpRequest, plant: str, body: NewIntervention) ->
 @router.post("/plants/{plant}/start-task", summary="Start a task at a plant, such as a Celery app; it is sent once")
 def start_task(request: HttpRequest, plant: str, body: NewTask) -> StartedTask:
     actor = actor_for(request, "plant.start_task")
-    wanted = WantedTask(
+    wanted = TaskToStart(
         name=body.task, queue=body.queue, args=body.args, kwargs=body.kwargs, delay_seconds=body.delay_seconds
     )
     sent = started_tasks.start_task(actor, plant, wanted, body.reason)
     return {"plant": plant, "id": sent.id, "task": sent.name, "queue": sent.queue}
+
+
+@router.post("/plants/{plant}/pause-queues", summary="Pause the consumption of all queues of a plant")
+def pause_queues(request: HttpRequest, plant: str, body: PauseRequestOfAll) -> PausedQueues:
+    actor = actor_for(request, "queue.pause")
+    seen = (load_latest_snapshot() or NOTHING_SEEN).plants.get(plant)
+    pause = pause_all.pause_queues(
+        actor,
+        plant,
+        seen.queue_names if seen else [],
+        minutes=body.minutes,
+        reason=body.reason,
+        now=timezone.now(),
+        control=control(),
+    )
+    return {"plant": plant, "queues": pause.queues, "until": pause.until}
+
+
+@router.post("/plants/{plant}/resume-queues", summary="Resume the queues that were paused together")
+def resume_queues(request: HttpRequest, plant: str, body: Reason) -> PausedQueues:
+    actor = actor_for(request, "queue.pause")
+    queues = pause_all.resume_queues(actor, plant, reason=body.reason, now=timezone.now(), control=control())
+    return {"plant": plant, "queues": queues, "until": None}
 
 
 @router.post("/plants/{plant}/interventions/undo", summary="Undo an intervention at once")

@@ -13,7 +13,9 @@ from django.utils import timezone
 from common.errors import BadInput
 from console.accounts.access import actor_of
 from console.actions import plant_control, plant_registration, started_tasks
-from console.actions.started_tasks import WantedTask, parse_arguments
+from console.actions.queues import pause_all
+from console.actions.queues.pause_all import PauseOfAll
+from console.actions.started_tasks import TaskToStart, parse_arguments
 from console.connections.control_server import control
 from console.input.form_values import digest_of, parse_number, parse_whole_number
 from console.pages.frame.frame import get_snapshot, snapshot_of
@@ -24,12 +26,14 @@ from console.pages.frame.page import (
     declare_page,
     get_rejected_form,
     offer_end,
+    open_page,
     read_or,
     render_page,
     text_of,
 )
 from console.pages.plant import plant_view
 from console.pages.plant.attach import FormOption, PlantForm, build_form, iterate_form_options, read_options
+from controllers.framework.reason import format_count
 from workers.plants.foreign import adapters, interventions
 from workers.plants.foreign.interventions import Intervention
 from workers.plants.foreign.kind import AdapterKind, InterventionKind
@@ -82,6 +86,8 @@ class PlantPage(FormPage):
     loops: list[plant_view.PlantLoop]
     hand_minutes: int
     interventions: Sequence[InterventionKind]  # other available actions
+    pauses_queues: bool  # whether its queues can be paused
+    pause: PauseOfAll | None  # of all queues, in force
     starts_tasks: bool  # whether people can start tasks there
     max_delay_seconds: int
     in_force: Sequence[Intervention] | None  # None while the control server is unreachable
@@ -138,6 +144,8 @@ def plant_page(request: HttpRequest, name: str) -> HttpResponse:
         loops=plant_view.list_loops(get_snapshot(request), name),
         hand_minutes=int(plant_control.HAND_MINUTES),
         interventions=kind.interventions if kind else (),
+        pauses_queues=name == LOCAL or (kind is not None and pause_all.can_pause(kind)),
+        pause=read_or(None, lambda: pause_all.find_pause(control(), name)),
         starts_tasks=kind is not None and kind.starts_tasks,
         max_delay_seconds=int(started_tasks.MAX_DELAY_SECONDS),
         in_force=read_or(None, lambda: interventions.list_active(control(), name)) if row else (),
@@ -238,11 +246,40 @@ def intervene(request: HttpRequest, name: str) -> ActionResult:
     return ActionResult(f"Done: {done.title.lower()}.", reverse("plant", args=[name]))
 
 
+@declare_action("queue.pause", plant_page)
+def pause_queues(request: HttpRequest, name: str) -> ActionResult:
+    """Pause the consumption of all queues. Posted: minutes, reason."""
+    snapshot = get_snapshot(request)
+    known = snapshot.plants[name].queue_names if name in snapshot.plants else []
+    with _convert_plant_errors():
+        pause = pause_all.pause_queues(
+            actor_of(request),
+            name,
+            known,
+            minutes=parse_number(text_of(request, "minutes", "enter a duration"), "minutes"),
+            reason=request.POST.get("reason", ""),
+            now=timezone.now(),
+            control=control(),
+        )
+    message = f"Consumption of {format_count(len(pause.queues), 'queue')} is paused: {', '.join(pause.queues)}."
+    return open_page(message, "plant", name)
+
+
+@declare_action("queue.pause", plant_page)
+def resume_queues(request: HttpRequest, name: str) -> ActionResult:
+    """Resume the queues that were paused together. Posted: reason."""
+    with _convert_plant_errors():
+        queues = pause_all.resume_queues(
+            actor_of(request), name, reason=request.POST.get("reason", ""), now=timezone.now(), control=control()
+        )
+    return open_page(f"Consumption is resumed: {', '.join(queues) or 'no queue was left'}.", "plant", name)
+
+
 @declare_action("plant.start_task", plant_page)
 def start_task(request: HttpRequest, name: str) -> ActionResult:
     """Start a task. Posted: task, queue, args, kwargs (JSON), delay_seconds, reason."""
     posted = request.POST
-    wanted = WantedTask(
+    wanted = TaskToStart(
         name=text_of(request, "task", "enter the name of a task"),
         queue=text_of(request, "queue", "enter the name of a queue"),
         args=parse_arguments(posted.get("args", ""), "args", list),

@@ -153,7 +153,8 @@ OPERATIONS = {
 }
 # What takes a reason and nothing else.
 WITH_A_REASON = """
-    plants/<plant>/remove plants/<plant>/resume receivers/<name>/delete marks/<mark_id>/remove
+    plants/<plant>/remove plants/<plant>/resume plants/<plant>/pause-queues plants/<plant>/resume-queues
+    schedules/pause schedules/resume receivers/<name>/delete marks/<mark_id>/remove
     shared-links/<link_id>/end plans/<plan_id>/reject plans/<plan_id>/stop plans/<plan_id>/roll-back
     processes/<process>/restart tasks/<name>/run runs/<run_id>/cancel runs/<run_id>/resume users/<username>/disable
     users/<username>/enable users/<username>/reset users/<username>/second-factor
