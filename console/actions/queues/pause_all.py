@@ -89,7 +89,7 @@ def resume_queues(actor: Actor, plant: str, *, reason: str, now: datetime, contr
     require_permission(actor, "plant.scale")
     row = get_registered_plant(plant)
     paused = [each for each in _list_pauses(control, plant) if each.until == pause.until and each.by == pause.by]
-    queues = [each.subject for each in paused]
+    queues = sorted(each.subject for each in paused)
 
     def undo(queue: str) -> None:
         due = interventions.end(control, plant, PAUSE, queue, now.timestamp())

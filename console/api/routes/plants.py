@@ -178,14 +178,14 @@ class NewIntervention(UndoneIntervention):
     minutes: float = plant_control.HAND_MINUTES
 
 
-class PauseRequestOfAll(RequestBody):
+class NewPauseOfAll(RequestBody):
     """minutes: until all queues resume."""
 
     reason: str
     minutes: float = plant_control.HAND_MINUTES
 
 
-class NewTask(RequestBody):
+class NewStartedTask(RequestBody):
     """A task of the plant's workers, with its arguments.
 
     args: positional arguments; kwargs: named arguments; delay_seconds: time before its start, at most 3,000 s.
@@ -306,7 +306,7 @@ def add_intervention(request: HttpRequest, plant: str, body: NewIntervention) ->
 
 
 @router.post("/plants/{plant}/start-task", summary="Start a task at a plant, such as a Celery app; it is sent once")
-def start_task(request: HttpRequest, plant: str, body: NewTask) -> StartedTask:
+def start_task(request: HttpRequest, plant: str, body: NewStartedTask) -> StartedTask:
     actor = actor_for(request, "plant.start_task")
     wanted = TaskToStart(
         name=body.task, queue=body.queue, args=body.args, kwargs=body.kwargs, delay_seconds=body.delay_seconds
@@ -316,7 +316,7 @@ def start_task(request: HttpRequest, plant: str, body: NewTask) -> StartedTask:
 
 
 @router.post("/plants/{plant}/pause-queues", summary="Pause the consumption of all queues of a plant")
-def pause_queues(request: HttpRequest, plant: str, body: PauseRequestOfAll) -> PausedQueues:
+def pause_queues(request: HttpRequest, plant: str, body: NewPauseOfAll) -> PausedQueues:
     actor = actor_for(request, "queue.pause")
     seen = (load_latest_snapshot() or NOTHING_SEEN).plants.get(plant)
     pause = pause_all.pause_queues(

@@ -1,5 +1,6 @@
 """All queues or all schedules paused at once, with an end and a reason, and exactly those resumed."""
 
+import orjson
 import pytest
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
@@ -7,7 +8,7 @@ from django_celery_beat.models import PeriodicTask
 from console.accounts.access import build_user_actor
 from console.actions.queues import pause_all, stops
 from console.models import AuditEntry
-from queues import pausing
+from queues import keys, pausing
 from queues.models import Queue
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.batch import task_definitions
@@ -98,12 +99,13 @@ def test_a_viewer_pauses_nothing(browsers, queues, control, stored_snapshot):
 
 
 @pytest.fixture
-def far(monkeypatch, stored_snapshot):
+def far(monkeypatch, stored_snapshot, control):
     app = FakeCelery({ONE: 2, TWO: 2}, ("celery", "mail"))
     monkeypatch.setattr(adapters, "create_adapter", lambda row: app.plant())
     RegisteredPlant.objects.create(name="shop", kind="celery", url="redis://broker.example")
     seen = {"kind": "celery", "state": "seen", "queue_names": ["celery", "mail", "unused"]}
     stored_snapshot["plants"] = {"shop": seen}
+    control.set(keys.SNAPSHOT, orjson.dumps(stored_snapshot))
     return app
 
 
