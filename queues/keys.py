@@ -91,6 +91,12 @@ PLANT_INTERVENTIONS = Key(
     "web workers observer → web workers observer",
     "actions of people at another plant → JSON: `workers.plants.foreign.interventions`",
 )
+PAUSED_TOGETHER = Key(
+    "weir:paused-together:{plant}",
+    "string",
+    "web → web",
+    "JSON: the pause of all queues of a plant, until its end: `console.actions.queues.pause_all`",
+)
 METRICS = Key("weir:metrics", "stream", "observer → web workers", "a row of numbers per second, for the last two hours")
 METRIC_SERIES = Key("weir:metric-series", "hash", "observer → web workers", "digest → JSON: the series of rows")
 HOLDER = Key(

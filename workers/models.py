@@ -298,6 +298,7 @@ class Task(models.Model):
     parallel = models.PositiveSmallIntegerField(default=1, help_text="maximum number of workers at a time")
     deadline = models.TimeField(null=True, default=None, help_text="time by which a run has to end (UTC)")
     enabled = models.BooleanField(default=True)
+    is_paused = models.BooleanField(default=False, db_default=False)  # with the schedules of all tasks
     # The schedule: interval or crontab, read by beat. Null: only on request.
     periodic = models.OneToOneField(
         "django_celery_beat.PeriodicTask", on_delete=models.SET_NULL, null=True, related_name="batch_task"

@@ -262,7 +262,7 @@ def intervene(
 ) -> InterventionKind:
     """Intervene, for some minutes if the intervention has a duration."""
     require_permission(actor, "plant.scale", subjects=[f"plant/{plant}"])
-    why, row, now = read_reason(reason), _get_registered_plant(plant), timezone.now()
+    why, row, now = read_reason(reason), get_registered_plant(plant), timezone.now()
     chosen = get_intervention(row, kind)
     until = (Expiry(minutes=minutes).compute(now) if chosen.lasting else None) or now
     with adapters.open_bounded(row) as bounded:
@@ -286,7 +286,7 @@ def intervene(
 def undo_intervention(actor: Actor, plant: str, kind: str, subject: str, control: redis.Redis, *, reason: str) -> None:
     """Undo an intervention now; if the plant does not follow, it is retried (`interventions.undo_due`)."""
     require_permission(actor, "plant.scale", subjects=())
-    why, row, now = read_reason(reason), _get_registered_plant(plant), timezone.now().timestamp()
+    why, row, now = read_reason(reason), get_registered_plant(plant), timezone.now().timestamp()
     due = interventions.end(control, plant, kind, subject, now)
     before = {"kind": kind, "subject": subject, "value": due.value}
     with (
@@ -320,7 +320,8 @@ def get_intervention(row: RegisteredPlant, name: str) -> InterventionKind:
     return known[name]
 
 
-def _get_registered_plant(plant: str) -> RegisteredPlant:
+def get_registered_plant(plant: str) -> RegisteredPlant:
+    """Return the registration of an attached plant. Raises `BadInput` that names plant."""
     row = RegisteredPlant.objects.filter(name=plant).first()
     if row is None:
         raise BadInput("plant", f"{plant[:60]} is not registered.")

@@ -121,6 +121,28 @@ def define(actor: Actor, name: str, definition: WantedTask, reason: str) -> Task
     return made
 
 
+@transaction.atomic
+def pause_schedules(actor: Actor, reason: str) -> list[str]:
+    """Pause the schedules of all tasks; return the names of the tasks that were not paused or disabled before."""
+    require_permission(actor, "task.change")
+    why, names = read_reason(reason), task_definitions.pause_schedules()
+    if not names:
+        raise BadInput("schedules", "are all paused or disabled already.")
+    audit_log.record(actor, "task.pause_all", "schedules", reason=why, after={"tasks": names})
+    return names
+
+
+@transaction.atomic
+def resume_schedules(actor: Actor, reason: str) -> list[str]:
+    """Resume exactly the schedules that were paused together; return the names of their tasks."""
+    require_permission(actor, "task.change")
+    why, names = read_reason(reason), task_definitions.resume_schedules()
+    if not names:
+        raise BadInput("schedules", "are not paused.")
+    audit_log.record(actor, "task.resume_all", "schedules", reason=why, before={"tasks": names})
+    return names
+
+
 def _check_own(actor: Actor, name: str, job: str) -> None:
     """Raise `BadInput`, before any import, for code that people may not name."""
     if job.startswith(OWN):

@@ -500,6 +500,8 @@ interface PlantStatus {
   "completions": Record<string, PoolSamples>;
   "missed_workers": Record<string, number>;
   "unserved_queues": Record<string, UnservedQueue>;
+  "queue_names": Array<string>;
+  "task_names": Array<string>;
   "orders": Record<string, OrderStatus>;
   "set_values": Array<SetValue>;
   "guard": GuardStatus | null;

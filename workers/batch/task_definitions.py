@@ -11,6 +11,7 @@ from typing import Any
 
 from celery.schedules import ParseException, crontab
 from django.db import transaction
+from django.db.models import QuerySet
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
 from common import checks
@@ -172,7 +173,7 @@ def schedule(task: Task, every_seconds: int | None = None, crontab_line: str | N
             "task": START,
             "kwargs": json.dumps({"name": task.name}),
             "queue": "control",
-            "enabled": task.enabled,
+            "enabled": task.enabled and not task.is_paused,
             # A start that waited this long is outdated: the next one follows, or a person starts the task.
             "expire_seconds": every_seconds or CRONTAB_EXPIRES_SECONDS,
             "interval": None if every_seconds is None else _store_interval(every_seconds),
@@ -182,6 +183,30 @@ def schedule(task: Task, every_seconds: int | None = None, crontab_line: str | N
         task.save(update_fields=["periodic"])
     task.refresh_from_db()
     return task
+
+
+@transaction.atomic
+def pause_schedules() -> list[str]:
+    """Pause the schedule of each enabled task, and return the names of these tasks. Runs on request are possible."""
+    tasks = Task.objects.filter(enabled=True, is_paused=False, periodic__isnull=False)
+    return _set_paused(tasks.order_by("name"), True)
+
+
+@transaction.atomic
+def resume_schedules() -> list[str]:
+    """Resume the schedules that were paused together, and return the names of their tasks."""
+    return _set_paused(Task.objects.filter(is_paused=True).order_by("name"), False)
+
+
+def _set_paused(tasks: QuerySet[Task], is_paused: bool) -> list[str]:
+    changed = list(tasks)
+    for task in changed:
+        task.is_paused = is_paused
+        task.save(update_fields=["is_paused"])
+        if task.periodic is not None:
+            task.periodic.enabled = task.enabled and not is_paused
+            task.periodic.save()  # which makes the beat read its schedules again
+    return [task.name for task in changed]
 
 
 def ensure_tasks() -> int:

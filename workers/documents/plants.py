@@ -169,6 +169,8 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
         dict[str, float], describe("Time since each worker last responded, s, without reporting its end.")
     ] = {}
     unserved_queues: dict[str, UnservedQueue] = {}
+    queue_names: Annotated[list[str], describe("Queues at its broker that Weir knows.")] = []
+    task_names: Annotated[list[str], describe("Tasks that its workers have registered, at most 500.")] = []
     orders: Annotated[dict[str, OrderStatus], describe("The last task request of Weir for each operator.")] = {}
     set_values: Annotated[list[SetValue], describe("Values that Weir has set here.")] = []
     guard: Annotated[GuardStatus | None, describe("null: this system needs no guard.")] = None

@@ -4,10 +4,13 @@ import time
 from typing import Annotated, NotRequired, TypedDict
 
 from django.http import Http404, HttpRequest
+from django.utils import timezone
 
 from common.stored_document import Instant, Time, copy_shared_values, describe
-from console.actions import offset_resets, plant_control, plant_detach, plant_registration
-from console.api.request.answers import Router, build_answer
+from console.actions import offset_resets, plant_control, plant_detach, plant_registration, started_tasks
+from console.actions.queues import pause_all
+from console.actions.started_tasks import TaskToStart
+from console.api.request.answers import Json, Router, build_answer
 from console.api.request.authentication import actor_for
 from console.api.request.input import Reason, RequestBody
 from console.api.routes.control import DesiredValue, compute_desired_value
@@ -168,6 +171,23 @@ class OffsetPlan(TypedDict):
     digest: Annotated[str, describe("The digest to approve.")]
 
 
+class PausedQueues(TypedDict):
+    """Queues that were paused or resumed together."""
+
+    plant: str
+    queues: list[str]
+    until: Annotated[Instant | None, describe("null: resumed.")]
+
+
+class StartedTask(TypedDict):
+    """A task that was sent to a plant."""
+
+    plant: str
+    id: Annotated[str, describe("ID of the task, which Weir chose.")]
+    task: str
+    queue: str
+
+
 class PlantPlace(RequestBody):
     """kind: of its adapter, such as weir or flink. url: its address; empty for a kind without one.
 
@@ -222,6 +242,27 @@ class NewIntervention(UndoneIntervention):
 
     value: str = ""
     minutes: float = plant_control.HAND_MINUTES
+
+
+class NewPauseOfAll(RequestBody):
+    """minutes: until all queues resume."""
+
+    reason: str
+    minutes: float = plant_control.HAND_MINUTES
+
+
+class NewStartedTask(RequestBody):
+    """A task of the plant's workers, with its arguments.
+
+    args: positional arguments; kwargs: named arguments; delay_seconds: time before its start, at most 3,000 s.
+    """
+
+    task: str
+    queue: str
+    reason: str
+    args: list[Json] = []
+    kwargs: dict[str, Json] = {}
+    delay_seconds: float = 0.0
 
 
 @router.get("/plants", summary="List registered plants: address and last observation")
@@ -377,6 +418,39 @@ def add_intervention(request: HttpRequest, plant: str, body: NewIntervention) ->
     seen = (load_latest_snapshot() or NOTHING_SEEN).plants.get(plant)
     warning = describe_remaining(plant, seen) if done.lasting else ""
     return {"plant": plant, "kind": body.kind, "subject": body.subject, "in_force": done.lasting, "warning": warning}
+
+
+@router.post("/plants/{plant}/start-task", summary="Start a task at a plant, such as a Celery app; it is sent once")
+def start_task(request: HttpRequest, plant: str, body: NewStartedTask) -> StartedTask:
+    actor = actor_for(request, "plant.start_task")
+    wanted = TaskToStart(
+        name=body.task, queue=body.queue, args=body.args, kwargs=body.kwargs, delay_seconds=body.delay_seconds
+    )
+    sent = started_tasks.start_task(actor, plant, wanted, body.reason)
+    return {"plant": plant, "id": sent.id, "task": sent.name, "queue": sent.queue}
+
+
+@router.post("/plants/{plant}/pause-queues", summary="Pause the consumption of all queues of a plant")
+def pause_queues(request: HttpRequest, plant: str, body: NewPauseOfAll) -> PausedQueues:
+    actor = actor_for(request, "queue.pause")
+    seen = (load_latest_snapshot() or NOTHING_SEEN).plants.get(plant)
+    pause = pause_all.pause_queues(
+        actor,
+        plant,
+        seen.queue_names if seen else [],
+        minutes=body.minutes,
+        reason=body.reason,
+        now=timezone.now(),
+        control=control(),
+    )
+    return {"plant": plant, "queues": pause.queues, "until": pause.until}
+
+
+@router.post("/plants/{plant}/resume-queues", summary="Resume the queues that were paused together")
+def resume_queues(request: HttpRequest, plant: str, body: Reason) -> PausedQueues:
+    actor = actor_for(request, "queue.pause")
+    queues = pause_all.resume_queues(actor, plant, reason=body.reason, now=timezone.now(), control=control())
+    return {"plant": plant, "queues": queues, "until": None}
 
 
 @router.post("/plants/{plant}/interventions/undo", summary="Undo an intervention at once")

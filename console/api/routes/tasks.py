@@ -72,11 +72,27 @@ class NewTask(Change):
     name: str
 
 
+class ScheduleChange(TypedDict):
+    """Tasks whose schedules were paused or resumed together."""
+
+    tasks: list[str]
+
+
 @router.get("/tasks", summary="List batch tasks: schedule, next start, last runs")
 def list_tasks(request: HttpRequest) -> TaskList:
     actor_for(request, "plant.view")
     task_rows = Task.objects.select_related("periodic").order_by("name")
     return {"tasks": [describe_task(task, timezone.now()) for task in task_rows]}
+
+
+@router.post("/schedules/pause", summary="Pause the schedules of all tasks")
+def pause_schedules(request: HttpRequest, body: Reason) -> ScheduleChange:
+    return {"tasks": tasks.pause_schedules(actor_for(request, "task.change"), body.reason)}
+
+
+@router.post("/schedules/resume", summary="Resume the schedules that were paused together")
+def resume_schedules(request: HttpRequest, body: Reason) -> ScheduleChange:
+    return {"tasks": tasks.resume_schedules(actor_for(request, "task.change"), body.reason)}
 
 
 @router.post("/tasks", summary="Create a batch task")

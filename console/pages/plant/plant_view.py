@@ -39,6 +39,8 @@ class ShownPlant:
     sensors: Sequence["ShownSensor"] = ()
     orders: Mapping[str, OrderStatus] = field(default_factory=dict)
     unreached: str | None = None  # why its loops hold
+    queue_names: Sequence[str] = ()  # of its broker
+    task_names: Sequence[str] = ()  # that its workers have registered
 
     @property
     def is_supported(self) -> bool:
@@ -182,6 +184,8 @@ def build_view(snapshot: Snapshot | None, name: str) -> ShownPlant:
         [ShownSensor(sensor, status) for sensor, status in row.sensors.items()],
         row.orders,
         explain_unreached(row),
+        row.queue_names,
+        row.task_names,
     )
 
 

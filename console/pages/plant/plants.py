@@ -12,7 +12,10 @@ from django.utils import timezone
 
 from common.errors import BadInput
 from console.accounts.access import actor_of
-from console.actions import plant_control, plant_detach, plant_registration
+from console.actions import plant_control, plant_detach, plant_registration, started_tasks
+from console.actions.queues import pause_all
+from console.actions.queues.pause_all import PauseOfAll
+from console.actions.started_tasks import TaskToStart, parse_arguments
 from console.actions.task_history import has_history
 from console.connections.control_server import control
 from console.display.plant_words import describe_remaining
@@ -25,6 +28,7 @@ from console.pages.frame.page import (
     declare_page,
     get_rejected_form,
     offer_end,
+    open_page,
     read_or,
     render_page,
     text_of,
@@ -32,6 +36,7 @@ from console.pages.frame.page import (
 from console.pages.plant import plant_view
 from console.pages.plant.attach import FormOption, PlantForm, build_form, iterate_form_options, read_options
 from console.pages.task_history.links import build_failures_url, build_search_url
+from controllers.framework.reason import format_count
 from workers.documents.plants import GuardStatus, SetValue
 from workers.plants.foreign import adapters, interventions
 from workers.plants.foreign.interventions import Intervention
@@ -95,6 +100,10 @@ class PlantPage(FormPage):
     loops: list[plant_view.PlantLoop]
     hand_minutes: int
     interventions: Sequence[InterventionKind]  # other available actions
+    pauses_queues: bool  # whether its queues can be paused
+    pause: PauseOfAll | None  # of all queues, in force
+    starts_tasks: bool  # whether people can start tasks there
+    max_delay_seconds: int
     in_force: Sequence[Intervention] | None  # None while the control server is unreachable
     history: PlantHistoryLinks | None  # None: no tasks are stored
     set_values: Sequence[SetValue]  # what becomes of them if Weir vanishes now
@@ -139,6 +148,7 @@ def plant_page(request: HttpRequest, name: str) -> HttpResponse:
     operators = plant_view.list_operators(topology) if topology else []
     paths = plant_view.list_paths(topology) if topology else []
     settable = [operator for operator in operators if operator.settable]
+    kind = adapters.list_kinds().get(row.kind) if row else None
     page = PlantPage(
         shown=view,
         row=row,
@@ -151,9 +161,11 @@ def plant_page(request: HttpRequest, name: str) -> HttpResponse:
         lanes=plant_view.choose_lanes(operators, paths),
         loops=plant_view.list_loops(get_snapshot(request), name),
         hand_minutes=int(plant_control.HAND_MINUTES),
-        interventions=adapters.list_kinds()[row.kind].interventions
-        if row and row.kind in adapters.list_kinds()
-        else (),
+        interventions=kind.interventions if kind else (),
+        pauses_queues=name == LOCAL or (kind is not None and pause_all.can_pause(kind)),
+        pause=read_or(None, lambda: pause_all.find_pause(control(), name)),
+        starts_tasks=kind is not None and kind.starts_tasks,
+        max_delay_seconds=int(started_tasks.MAX_DELAY_SECONDS),
         in_force=read_or(None, lambda: interventions.list_active(control(), name)) if row else (),
         history=_build_history_links(name) if has_history(name) else None,
         set_values=plant_view.list_set_values(snapshot, name),
@@ -274,6 +286,52 @@ def intervene(request: HttpRequest, name: str) -> ActionResult:
     snapshot = snapshot_of(request)
     remaining = describe_remaining(name, snapshot.plants.get(name)) if snapshot and done.lasting else ""
     return ActionResult(f"Done: {done.title.lower()}. {remaining}".strip(), reverse("plant", args=[name]))
+
+
+@declare_action("queue.pause", plant_page)
+def pause_queues(request: HttpRequest, name: str) -> ActionResult:
+    """Pause the consumption of all queues. Posted: minutes, reason."""
+    snapshot = get_snapshot(request)
+    known = snapshot.plants[name].queue_names if name in snapshot.plants else []
+    with _convert_plant_errors():
+        pause = pause_all.pause_queues(
+            actor_of(request),
+            name,
+            known,
+            minutes=parse_number(text_of(request, "minutes", "enter a duration"), "minutes"),
+            reason=request.POST.get("reason", ""),
+            now=timezone.now(),
+            control=control(),
+        )
+    message = f"Consumption of {format_count(len(pause.queues), 'queue')} is paused: {', '.join(pause.queues)}."
+    return open_page(message, "plant", name)
+
+
+@declare_action("queue.pause", plant_page)
+def resume_queues(request: HttpRequest, name: str) -> ActionResult:
+    """Resume the queues that were paused together. Posted: reason."""
+    with _convert_plant_errors():
+        queues = pause_all.resume_queues(
+            actor_of(request), name, reason=request.POST.get("reason", ""), now=timezone.now(), control=control()
+        )
+    return open_page(f"Consumption is resumed: {', '.join(queues) or 'no queue was left'}.", "plant", name)
+
+
+@declare_action("plant.start_task", plant_page)
+def start_task(request: HttpRequest, name: str) -> ActionResult:
+    """Start a task. Posted: task, queue, args, kwargs (JSON), delay_seconds, reason."""
+    posted = request.POST
+    wanted = TaskToStart(
+        name=text_of(request, "task", "enter the name of a task"),
+        queue=text_of(request, "queue", "enter the name of a queue"),
+        args=parse_arguments(posted.get("args", ""), "args", list),
+        kwargs=parse_arguments(posted.get("kwargs", ""), "kwargs", dict),
+        delay_seconds=parse_number(posted.get("delay_seconds") or "0", "delay_seconds"),
+    )
+    with _convert_plant_errors():
+        request_sent = started_tasks.start_task(actor_of(request), name, wanted, posted.get("reason", ""))
+    message = f"Task {request_sent.name} was sent to {request_sent.queue} with ID {request_sent.id}."
+    return ActionResult(message, reverse("plant", args=[name]))
 
 
 @declare_action("plant.scale", plant_page)

@@ -24,6 +24,7 @@ from console.pages.frame.page import (
     declare_action,
     declare_page,
     get_rejected_form,
+    open_page,
     render_page,
     text_of,
 )
@@ -125,6 +126,7 @@ class TasksPage(FormPage):
     jobs: Mapping[str, Job]
     form: task_form.TaskForm
     requirements: Sequence[str]
+    paused_schedules: int  # of tasks whose schedules are paused together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,8 +169,23 @@ def tasks_page(request: HttpRequest) -> HttpResponse:
         jobs=catalog.JOBS,
         form=task_form.build_form(get_rejected_form(request).submitted),
         requirements=_list_requirements(request),
+        paused_schedules=Task.objects.filter(is_paused=True).count(),
     )
     return render_page(request, page, "frame")
+
+
+@declare_action("task.change", tasks_page)
+def pause_schedules(request: HttpRequest) -> ActionResult:
+    """Pause the schedules of all tasks. Posted: reason."""
+    names = task_steering.pause_schedules(actor_of(request), request.POST.get("reason", ""))
+    return open_page(f"Schedules are paused: {', '.join(names)}.", "tasks")
+
+
+@declare_action("task.change", tasks_page)
+def resume_schedules(request: HttpRequest) -> ActionResult:
+    """Resume the schedules that were paused together. Posted: reason."""
+    names = task_steering.resume_schedules(actor_of(request), request.POST.get("reason", ""))
+    return open_page(f"Schedules are resumed: {', '.join(names)}.", "tasks")
 
 
 def _list_requirements(request: HttpRequest, current: Sequence[str] = ()) -> list[str]:

@@ -155,7 +155,8 @@ OPERATIONS = {
 }
 # What takes a reason and nothing else.
 WITH_A_REASON = """
-    plants/<plant>/remove plants/<plant>/detach plants/<plant>/resume receivers/<name>/delete marks/<mark_id>/remove
+    plants/<plant>/remove plants/<plant>/detach plants/<plant>/resume plants/<plant>/pause-queues
+    plants/<plant>/resume-queues schedules/pause schedules/resume receivers/<name>/delete marks/<mark_id>/remove
     shared-links/<link_id>/end plans/<plan_id>/reject plans/<plan_id>/stop plans/<plan_id>/roll-back
     processes/<process>/restart tasks/<name>/run runs/<run_id>/cancel runs/<run_id>/resume users/<username>/disable
     users/<username>/enable users/<username>/reset users/<username>/second-factor
@@ -170,6 +171,7 @@ API_BODIES = {
     "POST api/v1/plants": {"name": "east", "kind": "weir", "url": "http://east", "reason": "a test"},
     "POST api/v1/plants/<plant>/interventions": {"kind": "pause", "subject": "celery", "reason": "a test"},
     "POST api/v1/plants/<plant>/interventions/undo": {"kind": "pause", "subject": "celery", "reason": "a test"},
+    "POST api/v1/plants/<plant>/start-task": {"task": "shop.work", "queue": "celery", "reason": "a test"},
     "POST api/v1/plants/<plant>/tasks": {"operator": "performance/hosts", "tasks": 2, "reason": "a test"},
     "POST api/v1/alerts/reported": {"version": "4", "alerts": []},
     "POST api/v1/alerts/<alert_id>/acknowledge": {},

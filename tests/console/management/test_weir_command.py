@@ -189,7 +189,9 @@ experiments create, experiments 1 cancel, experiments 1 apply, experiments 1 pla
 create, applications create, applications performance operators watch tasks, applications performance criteria slow
 change, applications performance criteria slow release, marks 1 remove, shared-links create, shared-links 1 end,
 plants create, plants inspect, plants main tasks, plants main release, plants main resume, plants east interventions
-create, plants east interventions undo, plants east remove, overrides create, overrides 1 end, overrides 1 undo,
+create, plants east interventions undo, plants east start-task, plants
+main pause-queues, plants main resume-queues, schedules pause, schedules resume, passkeys 1 rename, passkeys 1 remove,
+users desk passkeys 1 remove, plants east remove, overrides create, overrides 1 end, overrides 1 undo,
 overrides 1 extend, nodes n1 use, queues alert points, queues alert cap, queues alert pause, queues alert definition
 create, queues new create, workers jobs@here drain, processes beat restart, applications performance restart, loops 1
 mode, objectives late change, objectives late remove, plans create, plans 1 approve, plans 1

@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 from controllers.parallelism.measured_topology import MeasuredTopology
 from workers.documents.plants import SetValue
 from workers.plants.foreign.answer_limit import order_seconds
-from workers.plants.foreign.kind import Adapter
+from workers.plants.foreign.kind import Adapter, TaskRequest
 from workers.plants.plant import ElasticPlant, PlantUnavailable
 
 CLOSE_SECONDS = 1.0
@@ -69,6 +69,12 @@ class BoundedPlant(ElasticPlant):
         """Forget the tasks that these operators had before Weir: they were restored."""
         if self.adapter.tasks_before is not None:
             self.adapter.tasks_before.forget(operators)
+
+    def check_task(self, request: TaskRequest) -> None:
+        self._call_within(self.adapter.check_task, request)
+
+    def start_task(self, request: TaskRequest) -> None:
+        self._call_within(self.adapter.start_task, request)
 
     def close(self) -> None:
         """Close the adapter now, or after a late order has ended: the order is not interrupted."""

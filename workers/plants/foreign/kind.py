@@ -96,6 +96,21 @@ class InterventionKind:
     lasting: bool = True
 
 
+@dataclass(frozen=True, kw_only=True)
+class TaskRequest:
+    """A task that a person starts at a plant.
+
+    id: chosen by Weir, so that the task can be found at the plant. delay_seconds: its earliest start, after now.
+    """
+
+    id: str
+    name: str
+    queue: str
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    delay_seconds: float = 0.0
+
+
 class PartialUndo(PlantUnavailable):
     """Only a part of an intervention was undone; `left` is what `undo` needs for the rest."""
 
@@ -142,7 +157,7 @@ class Adapter(ElasticPlant):
         """Return what it reports besides its topology, as of the last `get_topology`.
 
         These are the fields `groups`, `revisions`, `proofs`, `set_to`, `lives`, `completions` (of kinds with
-        `AdapterKind.completes`), `missed_workers`, and `unserved_queues`.
+        `AdapterKind.completes`), `missed_workers`, `unserved_queues`, `queue_names`, and `task_names`.
         """
         return PlantStatus()
 
@@ -161,6 +176,20 @@ class Adapter(ElasticPlant):
     def intervene(self, kind: str, subject: str, value: str) -> None:
         """Carry out an intervention; repeating it changes nothing. Raise as `read_before` does."""
         raise BadInput("kind", "is not available: this plant has no interventions.")
+
+    def check_task(self, request: TaskRequest) -> None:
+        """Raise `BadInput`, naming `task` or `queue`, if the plant would not run this task; start nothing.
+
+        Only of kinds with `AdapterKind.starts_tasks`. Raise what `get_topology` raises.
+        """
+        raise BadInput("plant", "has no tasks that Weir can start.")
+
+    def start_task(self, request: TaskRequest) -> None:
+        """Send a checked task once.
+
+        Raise `PlantUnavailable` if it is unknown whether the plant got it. It is not sent again then.
+        """
+        raise BadInput("plant", "has no tasks that Weir can start.")
 
     def undo(self, kind: str, subject: str, before: str) -> None:
         """Restore the former value. Raise as `read_before` does, and `PartialUndo` if only a part followed."""
@@ -245,7 +274,8 @@ class AdapterKind:
     person's order is repeated (`repeated_orders`). completes: whether it reports each completion, so that each of its
     pools has a concurrency loop. open_retry_outlet: opens where its tasks are sent again, with a name for what is
     staged there; open_messages: opens the messages of its queues. Both raise `PlantUnavailable` and `BadInput`.
-    build_guard: returns the files that start the guard beside such a system, () if it needs none.
+    build_guard: returns the files that start the guard beside such a system, () if it needs none. starts_tasks: whether
+    people can start tasks there (`Adapter.start_task`).
     """
 
     name: str
@@ -269,6 +299,7 @@ class AdapterKind:
     open_retry_outlet: Callable[[PlantAddress, str], RetryOutlet] | None = None
     open_messages: Callable[[PlantAddress], QueueMessages] | None = None
     build_guard: Callable[[PlantAddress], Sequence[GuardManifest]] | None = None
+    starts_tasks: bool = False
 
     def run_inspection(self, address: PlantAddress) -> FoundPlant:
         """Return what exists there; change nothing. Raise `PlantUnavailable`, `InvalidPlantResponse`, `BadInput`."""

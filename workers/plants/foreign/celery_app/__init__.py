@@ -34,6 +34,7 @@ from workers.plants.foreign.celery_app.plant import ASK, LISTEN, CeleryPlant
 from workers.plants.foreign.celery_app.queue_messages import open_messages
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
 from workers.plants.foreign.celery_app.retry_outlet import open_outlet
+from workers.plants.foreign.celery_app.sending import send_task
 from workers.plants.foreign.celery_app.task_updates import HistoryFeed
 from workers.plants.foreign.celery_app.transport import ANY_SEPARATOR, MAX_OPTION_CHARACTERS, SEPARATORS, read_layout
 from workers.plants.foreign.celery_app.transport import OPTION as TRANSPORT_OPTIONS
@@ -92,6 +93,7 @@ def make(address: PlantAddress, is_registered: bool = True) -> CeleryPlant:
         )
         if is_registered
         else None,
+        send=partial(send_task, app, name),
     )
 
 
@@ -223,6 +225,7 @@ ADAPTER = AdapterKind(
     completes=True,
     open_retry_outlet=open_outlet,
     open_messages=open_messages,
+    starts_tasks=True,
     inspect=inspect,
     build_guard=build_guard,
 )

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from common.errors import BadInput
 from controllers.parallelism.measured_topology import MeasuredTopology
 from workers.documents.plants import GuardStatus, PlantSection, PlantStatus, PoolSamples, SetValue, UnservedQueue
 from workers.plants.foreign.celery_app import measures, sections
@@ -22,8 +23,9 @@ from workers.plants.foreign.celery_app.events import EventListener, PoolEvents
 from workers.plants.foreign.celery_app.interventions import AppInterventions
 from workers.plants.foreign.celery_app.leases import EVENTS, AppLeases, MemoryLeases
 from workers.plants.foreign.celery_app.remote_control import ANSWER_SECONDS, UPTIME_SECONDS, RemoteControl, WorkerPool
+from workers.plants.foreign.celery_app.sending import check_task, list_task_names
 from workers.plants.foreign.celery_app.workers import EventRequests, MissedWorkers, UnservedQueues
-from workers.plants.foreign.kind import MAX_POOLS, Adapter, PlantAddress, RestoredValue
+from workers.plants.foreign.kind import MAX_POOLS, Adapter, PlantAddress, RestoredValue, TaskRequest
 from workers.plants.foreign.leases import TasksBefore
 from workers.plants.foreign.stored_notes import ExpiringNotes, StoredNotes
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
@@ -61,6 +63,7 @@ class CeleryPlant(Adapter):
         broker: Broker,
         listener: EventListener,
         *,
+        send: Callable[[TaskRequest], None],
         orders: ExpiringNotes | None = None,
         resumed: StoredNotes | None = None,
         asked: StoredNotes | None = None,
@@ -77,10 +80,11 @@ class CeleryPlant(Adapter):
         it had no order, and a process that orders again must count from the ordered size. resumed: as in
         `AppInterventions`; asked: as in `EventRequests`; known: as in `MissedWorkers`. None keeps them in this process
         alone. paused: returns the queues that people have paused in Weir. leases: of what Weir has set at the app.
+        send: sends a task to the broker, as `sending.send_task` does.
         """
         self._resumed = resumed or StoredNotes()
         self.control, self._interventions = control, AppInterventions(control, clock, self._resumed)
-        self._name, self._address, self._paused = address.name, address, paused
+        self._name, self._address, self._paused, self._send = address.name, address, paused, send
         self._broker, self._listener = broker, listener
         self._orders = orders or ExpiringNotes(monotonic=monotonic)
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
@@ -185,6 +189,8 @@ class CeleryPlant(Adapter):
             completions=self._completions,
             missed_workers={name: round(seconds, 1) for name, seconds in missed.items() if seconds > LATE_SECONDS},
             unserved_queues=self._unserved_now,
+            queue_names=sorted(self._known_queues),
+            task_names=list_task_names(self._limits),
         )
 
     def list_workers_without_events(self) -> list[str]:
@@ -249,6 +255,16 @@ class CeleryPlant(Adapter):
 
     def get_guard(self) -> GuardStatus | None:
         return self._guard
+
+    def check_task(self, request: TaskRequest) -> None:
+        pools = self.control.list_pools()
+        queues, registered = self._list_queues(pools.values()), self.control.list_rate_limits(list(pools))
+        check_task(request, pools.values(), queues, registered)
+        if request.queue not in self._broker.read_queue_lengths([request.queue]):
+            raise BadInput("queue", f"{request.queue} does not exist at the broker.")
+
+    def start_task(self, request: TaskRequest) -> None:
+        self._send(request)
 
     def close(self) -> None:
         """Ask workers to stop sending events, then close: a caller waits only for this long."""

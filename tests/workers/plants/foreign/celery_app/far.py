@@ -54,7 +54,7 @@ class FakeCelery:
         self.paused, self.ever_paused, self.revoked = set(), set(), []
         self.limits = {"shop.work": "", "shop.mail": "10/m"}
         self.late, self.limited = {}, []
-        self.known, self.paused_by_people = None, set()
+        self.known, self.paused_by_people, self.sent = None, set(), []
         self.store, self.sizes, self.in_force = MemoryLeases(), TasksBefore(lambda: self.now), list
 
     def plant(self, **options):
@@ -71,10 +71,16 @@ class FakeCelery:
             known=self.known,
             paused=lambda: self.paused_by_people,
             leases=AppLeases(self.store, self.sizes, self.noted_workers, lambda: self.in_force(), lambda: self.now),
+            send=self.receive,
             clock=lambda: self.now,
             monotonic=lambda: self.now,
             sleep=self.run,
         )
+
+    def receive(self, request):
+        """Take a task that was sent, as the broker does."""
+        self.sent.append(request)
+        self.queues[request.queue] += 1
 
     def run(self, seconds):
         self.now += seconds
