@@ -34,7 +34,7 @@ class DeadLetterOutlet:
         self._dead: int | None = None
         self._changed: list[int] = []
 
-    def stage(self, tasks: Sequence[RetriedTask]) -> int:
+    def write_staging(self, tasks: Sequence[RetriedTask]) -> int:
         """Return the number of letters: they stay where they are."""
         return len(tasks)
 
@@ -67,7 +67,7 @@ class DeadLetterOutlet:
     def count_waiting(self, queues: Sequence[str]) -> int:
         return sum(row["length_blocks"] for row in self._measure())
 
-    def hear(self, open_tasks: Mapping[int, float], now: float) -> HeardOutcomes:
+    def read_outcomes(self, open_tasks: Mapping[int, float], now: float) -> HeardOutcomes:
         """Return what became of requeued letters. open_tasks: position → when it was requeued."""
         dead = sum(row["dead_letters"] for row in self._measure())
         new = max(0, dead - self._dead) if self._dead is not None else 0

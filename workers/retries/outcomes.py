@@ -23,7 +23,7 @@ class HeardOutcomes:
     unheard: list[int]
 
 
-def hear(
+def read_outcomes(
     plant: str, open_tasks: Mapping[int, float], ids: Mapping[int, str], now: float, waiting: int
 ) -> HeardOutcomes:
     """Return the outcomes of sent tasks.

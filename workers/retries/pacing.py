@@ -95,7 +95,7 @@ def start(limits: PaceLimits, at: float) -> RetryPace:
 
 def adjust(pace: RetryPace, health: Health, limits: PaceLimits) -> RetryPace:
     """Return the pace for the next second."""
-    heard = _hear(pace, health)
+    heard = _take_outcomes(pace, health)
     if why := _explain_congestion(heard, health):
         return _decrease(heard, health, limits, why)
     heard = replace_fields(heard, at_floor_since=None, because="")
@@ -133,7 +133,7 @@ def count_allowed(pace: RetryPace) -> int:
     return min(MAX_UNFINISHED, max(MIN_UNFINISHED, round(pace.rate * seconds)))
 
 
-def _hear(pace: RetryPace, health: Health) -> RetryPace:
+def _take_outcomes(pace: RetryPace, health: Health) -> RetryPace:
     errors = [*pace.errors, *(outcome.error[:MAX_ERROR] for outcome in health.outcomes)][-OUTCOMES:]
     known = [outcome.duration_seconds for outcome in health.outcomes if outcome.duration_seconds is not None]
     durations = [*pace.durations, *known][-DURATIONS:]

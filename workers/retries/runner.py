@@ -93,7 +93,7 @@ class _PlanRun:
         plan = RetryPlan.objects.get(pk=self._number)
         try:
             if plan.state in (State.APPROVED, State.STAGING):
-                self._stage(plan)
+                self._write_staging(plan)
             if plan.state == State.SENDING:
                 self._send(plan)
             if plan.state == State.ENDING:
@@ -103,7 +103,7 @@ class _PlanRun:
         except (DestinationMissing, StagingLost, BadInput) as error:
             self._write(plan, state=State.PAUSED, note=f"Stopped: {error}")
 
-    def _stage(self, plan: RetryPlan) -> None:
+    def _write_staging(self, plan: RetryPlan) -> None:
         """Write all messages; nothing is sent before all are there."""
         if plan.staging:
             self._discard(plan)
@@ -115,7 +115,7 @@ class _PlanRun:
         outlet = self._open_outlet(plan, name)
         try:
             outlet.count_waiting(sorted(plan.queues))  # they exist
-            staged = outlet.stage(tasks)
+            staged = outlet.write_staging(tasks)
         finally:
             outlet.close()
         if staged != plan.total:
@@ -220,9 +220,9 @@ class _Sending:
         """Take what was heard into account, and store the progress; return True if sending ends here."""
         plan, now = self._plan, self._clock.now()
         if isinstance(self._outlet, DeadLetterOutlet):
-            heard = self._outlet.hear(self._open, now)
+            heard = self._outlet.read_outcomes(self._open, now)
         else:
-            heard = outcomes.hear(plan.plant, self._open, self._ids, now, self._waiting)
+            heard = outcomes.read_outcomes(plan.plant, self._open, self._ids, now, self._waiting)
         for position in [*heard.ended, *heard.unheard]:
             del self._open[position]
         failed = sum(bool(outcome.error) for outcome in heard.ended.values())

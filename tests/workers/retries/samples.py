@@ -81,7 +81,7 @@ class MemoryOutlet:
     def __init__(self, broker, name):
         self.broker, self.name = broker, name
 
-    def stage(self, tasks):
+    def write_staging(self, tasks):
         self.broker.stagings[self.name] = []
         for start in range(0, len(tasks), 10):
             self.broker.step()

@@ -21,7 +21,7 @@ def store_sent(position, state=SUCCEEDED, at=NOW - 1):
 
 
 def hear(open_tasks, waiting=0):
-    return outcomes.hear(PLANT, open_tasks, IDS, NOW, waiting)
+    return outcomes.read_outcomes(PLANT, open_tasks, IDS, NOW, waiting)
 
 
 def test_ended_tasks_are_heard_with_their_duration():

@@ -102,7 +102,7 @@ while outlet.count_staged():
 def test_each_message_is_staged_or_sent_although_movers_are_killed_at_random(broker):
     declare(broker, QUEUE)
     outlet = open_outlet(get_address(broker), "1.1")
-    assert outlet.stage(build_tasks(TASKS)) == TASKS
+    assert outlet.write_staging(build_tasks(TASKS)) == TASKS
     kills, chance = 0, random.Random(7)
     environment = os.environ | {"DJANGO_SETTINGS_MODULE": "console.settings"}
     deadline = time.monotonic() + 5 * MAX_SECONDS
@@ -123,7 +123,7 @@ def test_each_message_is_staged_or_sent_although_movers_are_killed_at_random(bro
 def test_messages_are_sent_in_their_order_and_what_is_discarded_is_not_sent(broker):
     declare(broker, QUEUE)
     outlet = open_outlet(get_address(broker), "1.2")
-    outlet.stage(build_tasks(600))
+    outlet.write_staging(build_tasks(600))
     assert outlet.send(450) == 450
     assert outlet.count_staged() == 150 and outlet.count_waiting([QUEUE]) == 450
     assert outlet.discard() == 150
@@ -135,7 +135,7 @@ def test_messages_are_sent_in_their_order_and_what_is_discarded_is_not_sent(brok
 
 def test_messages_whose_queue_does_not_exist_stay_staged_on_rabbitmq(rabbit):
     outlet = open_outlet(get_address(rabbit), "1.3")
-    outlet.stage(build_tasks(10, "missing"))
+    outlet.write_staging(build_tasks(10, "missing"))
     with pytest.raises(DestinationMissing, match="missing"):
         outlet.send(5)
     assert outlet.discard() == 10
@@ -191,7 +191,7 @@ def test_a_message_is_what_celery_itself_sends_apart_from_its_mark(tmp_path):
         app = Celery(broker=url)
         app.send_task("shop.pay", (1,), queue="stock", task_id="new-0")
         outlet = open_outlet(get_address(url), "1.4")
-        outlet.stage(build_tasks(1))
+        outlet.write_staging(build_tasks(1))
         outlet.send(1)
         server = outlet._broker.server
         own, stock = (json.loads(server.lindex(name, 0)) for name in (QUEUE, "stock"))

@@ -46,7 +46,7 @@ class RetryOutlet(Protocol):
 
     settle_seconds: float
 
-    def stage(self, tasks: Sequence[RetriedTask]) -> int:
+    def write_staging(self, tasks: Sequence[RetriedTask]) -> int:
         """Replace the staged tasks, and return how many there are. Nothing is sent."""
         ...
 

@@ -47,7 +47,7 @@ class RedisOutlet:
         self._mark = f"{self._staging}.open"
         self._broker = RedisBroker(address)
 
-    def stage(self, tasks: Sequence[RetriedTask]) -> int:
+    def write_staging(self, tasks: Sequence[RetriedTask]) -> int:
         with self._convert_errors() as server:
             server.delete(self._staging, self._mark)
             for start in range(0, len(tasks), AT_ONCE):
@@ -116,7 +116,7 @@ class AmqpOutlet:
         self._broker = AmqpBroker(address, app)
         self._close_app: Callable[[], object] = app.close
 
-    def stage(self, tasks: Sequence[RetriedTask]) -> int:
+    def write_staging(self, tasks: Sequence[RetriedTask]) -> int:
         self._channel.replace_queue(self._staging)
         self._channel.publish(self._staging, map(build_amqp_message, tasks))
         return self.count_staged()
