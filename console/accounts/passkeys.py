@@ -86,7 +86,7 @@ def find_site(request: HttpRequest) -> Site:
     is_local = host == LOCAL_HOST
     if _is_ip_address(host):
         example = f"{request.scheme}://{LOCAL_HOST}{f':{port}' if port else ''}"
-        raise BadInput("passkeys", f"need a host name, not the IP address {host}; open Weir at {example}, for example.")
+        raise BadInput("passkeys", f"need a hostname, not the IP address {host}; open Weir at {example}, for example.")
     if not is_local and not request.is_secure():
         raise BadInput(
             "passkeys", f"need HTTPS; open Weir at https://{host}, or on its own machine at http://localhost."

@@ -117,7 +117,7 @@ def explain_stop(pace: RetryPace, health: Health) -> str:
     if len(pace.errors) >= MIN_OUTCOMES and len(failures) > STOP_SHARE * len(pace.errors):
         common = Counter(failures).most_common(1)[0][0]
         share = round(100 * len(failures) / len(pace.errors))
-        return f"{share} % of the last {len(pace.errors)} tasks failed again, mostly with {common}"
+        return f"{share} % of the last {len(pace.errors)} tasks failed again. The most frequent error is {common}"
     if health.alerts:
         return f"an alert fired: {health.alerts[0]}"
     if pace.at_floor_since is not None and health.at - pace.at_floor_since >= FLOOR_SECONDS:

@@ -63,7 +63,7 @@ class PasskeyRow(TypedDict):
 
     id: int
     name: str
-    host: Annotated[str, describe("The host name of Weir at which it can be used.")]
+    host: Annotated[str, describe("The hostname of Weir at which it can be used.")]
     is_discoverable: Annotated[bool, describe("Whether it replaces username and password.")]
     created_at: Time
     used_at: Annotated[Time | None, describe("Time of the last use; null: never used.")]

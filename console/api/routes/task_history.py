@@ -113,7 +113,7 @@ class FailureGroupRow(TypedDict):
     plant: str
     fingerprint: str
     name: str
-    error: Annotated[str, describe("Without numbers, ids, and quoted texts.")]
+    error: Annotated[str, describe("Without numbers, IDs, and quoted texts.")]
     first_seen: Instant
     last_seen: Instant
     count: int

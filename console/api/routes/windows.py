@@ -209,7 +209,7 @@ def preview_window_import(request: HttpRequest, body: CalendarSource) -> ImportA
     """Return what an import would create. Nothing is changed."""
     actor = actor_for(request, "window.set")
     if bool(body.calendar) == bool(body.url):
-        raise BadInput("calendar", "is ambiguous or missing; give either calendar or url.")
+        raise BadInput("calendar", "is ambiguous or missing; give one of: a calendar, or its address (`url`).")
     text = fetch_calendar(body.url, "url") if body.url else body.calendar.encode()
     shared = body.dict(include=set(windows.SHARED_FIELDS))
     return _build_import_answer(windows.preview_import(actor, text, shared, now=timezone.now()))

@@ -92,7 +92,7 @@ def build_celery_manifests(url: str, user: str = "", prefix: str = "") -> Sequen
         GuardManifest(FILE_NAME, "The program. Save it beside one of the next files.", GUARD_FILE.read_text("utf-8")),
         GuardManifest(
             "compose.yaml",
-            "Add the service to the app's Compose file, then run: docker compose up -d weir-guard",
+            "Add the service to the app's Compose file, then start the service weir-guard",
             f"""\
 services:
   {NAME}:
