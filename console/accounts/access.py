@@ -162,6 +162,7 @@ FROZEN = frozenset(
         "pipeline.declare",
         "pipeline.steer",
         "plant.scale",
+        "plant.start_task",
         "plant.register",
         "ladder.cap",
         "queue.pause",

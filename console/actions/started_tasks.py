@@ -55,7 +55,7 @@ def start_task(actor: Actor, plant: str, wanted: TaskToStart, reason: str) -> Ta
     The task is checked against the plant's workers first, so a rejected task is not sent. If the plant doesn't confirm
     it, the audit log has the ID, and the task is not sent again.
     """
-    require_permission(actor, "plant.start_task")
+    require_permission(actor, "plant.start_task", subjects=[f"plant/{plant}"])
     why, row, request = read_reason(reason), get_registered_plant(plant), _build_request(wanted)
     if not adapters.get_kind(row.kind).starts_tasks:
         raise BadInput("plant", f"{plant} has no tasks that Weir can start.")

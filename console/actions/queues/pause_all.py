@@ -69,7 +69,7 @@ def pause_queues(
     pause = PauseOfAll(by=format_holder_name(actor), reason=why, until=until.timestamp(), queues=[])
     if plant == LOCAL:
         return _pause_own(actor, pause, expiry, now, control)
-    require_permission(actor, "plant.scale")
+    require_permission(actor, "plant.scale", subjects=[f"plant/{plant}"])
     row = get_registered_plant(plant)
     kind = get_intervention(row, PAUSE)
     longer = {active.subject for active in _list_pauses(control, plant) if active.until > pause.until}
@@ -86,7 +86,7 @@ def resume_queues(actor: Actor, plant: str, *, reason: str, now: datetime, contr
         raise BadInput("plant", f"{plant[:60]} has no pause of all queues.")
     if plant == LOCAL:
         return _resume_own(actor, pause, why, now, control)
-    require_permission(actor, "plant.scale")
+    require_permission(actor, "plant.scale", subjects=())
     row = get_registered_plant(plant)
     paused = [each for each in _list_pauses(control, plant) if each.until == pause.until and each.by == pause.by]
     queues = sorted(each.subject for each in paused)
@@ -123,7 +123,7 @@ def _pause_own(actor: Actor, pause: PauseOfAll, expiry: Expiry, now: datetime, c
 
 @transaction.atomic
 def _resume_own(actor: Actor, pause: PauseOfAll, why: str, now: datetime, control: redis.Redis) -> list[str]:
-    require_permission(actor, "queue.pause")
+    require_permission(actor, "queue.pause", subjects=())
     active = overrides.list_active(now).filter(name=pausing.CONSUMPTION, value=overrides.PAUSED)
     resumed = []
     for override in active.filter(queue__in=pause.queues).order_by("queue").select_related("owner"):
