@@ -73,7 +73,7 @@ def test_a_plan_stops_by_itself_if_tasks_fail_again_and_continues_when_a_person_
     worker = Worker(broker, failing=lambda number: number % 2 == 0)
     plan = advance(control, broker, worker)
     assert plan.state == State.PAUSED and plan.sent < 400
-    assert f"Stopped after {plan.sent} of 400: 5" in plan.note and "mostly with ConnectionError" in plan.note
+    assert f"Stopped after {plan.sent} of 400: 5" in plan.note and "most frequent error is ConnectionError" in plan.note
     worker.failing = lambda number: False
     plans.resume(plan.pk, None, "The bank is back.")
     plan = advance(control, broker, worker)
