@@ -26,6 +26,8 @@ JOB = "retention"
 FLOOR_DAYS = 7
 # By the end of a parameter's name: the minimum that one person may set, and its unit.
 FLOORS = {"_days": (FLOOR_DAYS, "d"), "_megabytes": (1_000, "MiB"), "_entries": (1_000_000, "entries")}
+# What is moved to files after this time, and not deleted.
+MOVED = frozenset({"task_database_days"})
 VALID = timedelta(days=1)
 PROPOSED = "retention.propose"
 USED = "agreed_with"  # in the entry of the change: the sequence number of the proposal
@@ -75,6 +77,8 @@ def list_shortened(job: str, parameters: Mapping[str, Any], before: Mapping[str,
         return {}
     shortened_values = {}
     for parameter in retention.PARAMETERS:
+        if parameter.name in MOVED:
+            continue
         value = _parse_whole_number(parameter, parameters.get(parameter.name, parameter.default))
         known = _parse_whole_number(parameter, before.get(parameter.name, parameter.default))
         floor, _ = get_parameter_floor(parameter.name)

@@ -66,6 +66,9 @@ class PlantTopology(TypedDict):
     window_seconds: Annotated[Seconds, describe("Length of the window of the counts, s.")]
     holder: Annotated[str | None, describe("Another controller that holds the plant; null: none.")]
     held_until: Instant | None
+    change_pause_seconds: Annotated[
+        float | None, describe("Measured time that a change of tasks stops operators, s; null: not measured.")
+    ]
     operators: dict[str, OperatorTopology]
     links: list[Link]
 

@@ -25,6 +25,7 @@ from workers.history.snapshot_archive import Recorder
 from workers.lab.models import ExperimentResult
 from workers.models import Chunk, LedgerEntry, Loop, Plan, Run
 from workers.placement.moves import NOTHING_YET
+from workers.retries.models import RetryPlan
 from workers.snapshot.local import LocalPlant
 
 pytestmark = pytest.mark.django_db
@@ -64,6 +65,18 @@ def rich(things, nodes, people, snapshot, settings, tmp_path):
     approval = {"by": "operator", "reason": "a test", "at": now.timestamp()}
     Plan.objects.update(
         moves=[move], progress=[NOTHING_YET], before={"n1": node}, after={"n1": node}, approvals=[approval]
+    )
+    RetryPlan.objects.create(
+        pk=things["<plan_id>"],
+        plant="shop",
+        query="state:failed",
+        reason="a test",
+        items=b"",
+        total=0,
+        min_rate=1.0,
+        max_rate=10.0,
+        hash="0" * 64,
+        expires_at=now + timedelta(hours=1),
     )
     run = Run.objects.get()
     skipped = [{"file": "a.parquet", "why": "is none"}]

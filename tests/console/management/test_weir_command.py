@@ -225,6 +225,8 @@ def test_every_action_of_the_table_has_a_command(browsers, things, stored_snapsh
         Client.post(browsers["administrator"], "/api/v1/overrides", {**body, **more}, content_type="application/json")
     silence = {"matchers": [{"label": "rule", "is": "=", "value": "audit-altered"}]}
     Client.post(browser, "/api/v1/silences", {**silence, "reason": "a test", "minutes": 1}, "application/json")
+    freeze = {**API_BODIES["POST api/v1/windows"], "kind": "freeze", "scope": ["queue/alert"]}
+    Client.post(browser, "/api/v1/windows", freeze, "application/json")
     own = {"events.publish": publish.Command}  # a command of its own: it reads files of millions of events
     assert set(ACTIONS) - asked - set(own) == set()
 
