@@ -200,7 +200,7 @@ JOBS = (
     ),
     ListedJob("loop.mode", "Hold a loop…", "", "hold", "loops", "hold loop"),
     ListedJob("queue.pause", "Pause a queue…", "intake or consumption", "pause", "queues", "pause queue"),
-    ListedJob("queue.circuit", "Hold a circuit…", "of a queue's destination", "hold", "queues", "circuit breaker"),
+    ListedJob("queue.circuit", "Set a circuit…", "of a queue's destination", "hold", "queues", "set circuit"),
     ListedJob("node.use", "Drain a node…", "", "drain", "nodes", "drain node", whole=True),
     ListedJob(
         "plan.propose", "Rebalance now…", "proposes a plan", "plans", "nodes", words="balance points", whole=True
@@ -289,7 +289,7 @@ def _iterate_subject_actions(
         url = reverse("queue", args=[name])
         waiting, definition = (reverse(page, args=[name]) for page in ("queue-waiting", "queue-definition"))
         yield "queue.pause", f"Pause queue {name}", f"{url}#pause", "stop intake consumption resume", [name]
-        yield "queue.circuit", f"Hold circuit of {name}", f"{url}#destination", "breaker open closed retry", [name]
+        yield "queue.circuit", f"Set circuit of {name}", f"{url}#destination", "breaker open closed retry", [name]
         yield "queue.peek", f"View waiting events of {name}", waiting, "peek", [name]
         yield "plan.propose", f"Move points of {name}", f"{url}#hand-title", "weights plan", [name]
         yield ("ladder.cap", f"Cap ladder of {name}", f"{url}#ladder", "remedy limit never shed throttle", [name])

@@ -139,7 +139,7 @@ class KafkaCluster:
             if partition in begins and partition in ends
         }
 
-    def alter_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
+    def change_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """Commit these offsets for a group, which must be empty.
 
         Raise `PlantUnavailable`, and `InvalidPlantResponse` with the first error; other partitions may have changed.

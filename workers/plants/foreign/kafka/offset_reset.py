@@ -88,7 +88,7 @@ def plan_reset(cluster: KafkaCluster, group: str, target: str) -> OffsetReset:
 def execute_reset(cluster: KafkaCluster, plan: OffsetReset) -> None:
     """Change the offsets, and read them back. Raise `InvalidPlantResponse` if the group has others afterwards."""
     then = {(row.topic, row.partition): row.then for row in plan.partitions}
-    cluster.alter_offsets(plan.group, then)
+    cluster.change_offsets(plan.group, then)
     _, _, committed = cluster.read_group(plan.group)
     wrong = [partition for partition, offset in then.items() if committed.get(partition) != offset]
     if wrong:

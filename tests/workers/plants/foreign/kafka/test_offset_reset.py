@@ -73,7 +73,7 @@ def test_a_reset_changes_the_offsets_and_the_former_ones_undo_it(plant):
 
 def test_offsets_that_are_not_as_planned_afterwards_are_reported(plant, monkeypatch):
     plan = plant.plan_offset_reset(GROUP, "earliest")
-    monkeypatch.setattr(plant._cluster, "alter_offsets", lambda group, offsets: None)
+    monkeypatch.setattr(plant._cluster, "change_offsets", lambda group, offsets: None)
     with pytest.raises(InvalidPlantResponse, match="2 of 2 partitions have other offsets than the plan"):
         plant.execute_offset_reset(plan)
 
