@@ -73,4 +73,5 @@ def test_a_pause_a_limit_and_a_smaller_pool_end_by_themselves(broker, control, t
         assert {value.restored_by for value in adapter.list_set_values()} == {"broker" if "amqp" in broker else "guard"}
         waiting.until(lambda: read(adapter) == (["celery"], "", 3))
         restored = {value.subject or value.operator for value in adapter.renew_leases()}
-        assert restored == {"celery", TASK, name}
+        # The guard reports a pool once it has seen the new size, which can be after Weir has returned.
+        assert {"celery", TASK} <= restored <= {"celery", TASK, name}
