@@ -34,7 +34,9 @@ pytestmark = pytest.mark.django_db
 # What a supervisor keeps is asked of one: tests/console/embedded; what loops want, of loops that want
 # something: tests/console/api/test_desired.py.
 WANTED = {f"GET api/v1/{each}/desired" for each in ("loops/<loop_id>", "plants/<plant>")}
-NOT_HERE = {*DESCRIBING, *WANTED, "GET api/v1/processes/<process>/log"}
+# Of attached plants: tests of the guard, and of the task history.
+ATTACHED = {"GET api/v1/plants/<plant>/guard", "GET api/v1/task-history/<plant>/<task_id>"}
+NOT_HERE = {*DESCRIBING, *WANTED, *ATTACHED, "GET api/v1/processes/<process>/log"}
 READING = [door for door in ROUTE_PERMISSIONS if of_api(door) and door.startswith("GET ") and door not in NOT_HERE]
 OF_SOURCES = ("getpathlatency", "getfailedtuplescount", "getackedtuplescount")
 
