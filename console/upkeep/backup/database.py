@@ -73,7 +73,12 @@ def list_models(models_of: ModelSource = apps) -> list[type[models.Model]]:
 
 
 def _needs(model: type[models.Model]) -> set[str]:
-    others: list[Any] = [field.related_model for field in model._meta.local_fields if field.is_relation]
+    """Return the models that must be restored first.
+
+    An optional reference can be to a later row: the database checks references at the end of the transaction.
+    """
+    relations = [field for field in model._meta.local_fields if field.is_relation and not field.null]
+    others: list[Any] = [field.related_model for field in relations]
     related = {other._meta.label for other in others if other is not None}
     return related - {model._meta.label}
 
