@@ -65,7 +65,7 @@ alert = Alert.objects.create(
     began_at=now - timedelta(minutes=6), fired_at=now - timedelta(minutes=5),
 )
 window = PlannedWindow.objects.create(
-    name="Year-end closing", kind="freeze", scope=["queue/alert", "node/n1"], loop_mode="hold", owner=admin,
+    name="Year-end closing", kind="freeze", scope=["plant/elsewhere"], loop_mode="hold", owner=admin,
     reason="The books are closed.", time_zone="Europe/Berlin", duration_minutes=120, rule="FREQ=DAILY",
     local_start=f"{now - timedelta(days=1):%Y-%m-%dT%H:%M:%S}", created_at=now - timedelta(days=2),
 )
