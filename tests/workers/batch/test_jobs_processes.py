@@ -265,7 +265,10 @@ def test_an_unsound_file_is_skipped_and_named_or_stops_the_job(spark):
     ]
     assert made["rows"] == 5_000
     refused = spark.ask("stream_statistics", content, on_error="stop")["refused"]
-    assert refused["field"] == "on_error" and "mixed/day=2026-11-19/b.parquet has an unexpected schema" in refused["message"]
+    assert (
+        refused["field"] == "on_error"
+        and "mixed/day=2026-11-19/b.parquet has an unexpected schema" in refused["message"]
+    )
 
 
 @pytest.mark.spark
