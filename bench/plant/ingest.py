@@ -32,7 +32,7 @@ NO_QUOTA = """
 from datetime import UTC, datetime
 from workers.steering import plant_settings
 for name in ("quota.events_per_second", "quota.bytes_per_second"):
-    plant_settings.change(name, plant_settings.declared(name).maximum, None, datetime.now(UTC))
+    plant_settings.change(name, plant_settings.find_declaration(name).maximum, None, datetime.now(UTC))
 """
 
 
