@@ -37,8 +37,9 @@ LIMITS = {
     "repeated_proposals": 0,
     "acted": 0,
     "imbalance_points": 5.0,
-    "cores": 0.35,
-    "bytes": 2.5e9,
+    "cores": 0.09,
+    "bytes": 1.3e9,
+    "processes": 17,
     "ledger_bytes_a_day": 15e6,
 }
 START_SECONDS = 300.0
