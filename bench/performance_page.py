@@ -122,6 +122,11 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
             for keys in (200, 10_000)
         ),
     ),
+    "Many open matches": (
+        Row("time per event, 1,000,000 to 1,000 open matches", "windows", "growth_queue", "", 2.0, True),
+        Row("the same with a condition between events", "windows", "growth_between", "", 2.0, True),
+        Row("memory per open match with a condition", "windows", "bytes_between_1000000", "B", 120.0, True),
+    ),
     "Queues and workers": (
         Row("publish columns", "segment", "publish_columnar_events_per_second", "events/s"),
         Row("publish JSON lines", "segment", "publish_json_lines_events_per_second", "events/s", 1.2e6),
@@ -145,6 +150,25 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
         Row("splitter, per block", "splitter", "us_per_block", "µs", 2.0, True),
         Row("burst: share of the pool used", "burst", "pool_share", "", 0.9),
         Row("burst: lag of other queues", "burst", "others_lag_seconds", "s", 5.0, True),
+        Row("goodput after a destination was down, share of arrivals", "brownout", "goodput_share", "", 0.9),
+    ),
+    "Attached systems": (
+        *(
+            Row(
+                f"10 million tasks: find an {kind}, {title}, p95",
+                "task_history",
+                f"{vendor}_p95_{kind}_in_database",
+                "s",
+                seconds,
+                True,
+            )
+            for vendor, title, seconds in (("postgresql", "PostgreSQL", 1.0), ("sqlite", "SQLite", 2.0))
+            for kind in ("id", "argument", "error")
+        ),
+        Row("disk space of a stored task", "task_history", "sqlite_bytes_in_database", "B", 300.0, True),
+        Row("retries of 100,000 tasks: sent twice", "retry", "valkey_sent_twice", "", 0.0, True),
+        Row("highest pace, with a destination that slows down at 200/s", "retry", "highest_rate", "/s", 200.0, True),
+        Row("return of control after a crash, after the lease", "vanish", "late_seconds", "s", 15.0, True),
     ),
     "Control": (
         Row("tick of 100 loops", "tick", "loops_100_acting_seconds", "s", 0.05, True),
@@ -238,7 +262,7 @@ def _line(row: Row, bench: Mapping[str, Any]) -> str:
     targets, reached = [], []
     if row.target is not None:
         targets.append(f"{'≤' if row.less else '≥'} {human(row.target, row.unit)}")
-        reached.append(row.target / max(value, 1e-12) if row.less else value / row.target)
+        reached.append((row.target + 1e-12) / (value + 1e-12) if row.less else value / row.target)
     if row.times is not None and peer is not None:
         targets.append(f"≥ {row.times:g} × {row.peer[0] if row.peer else ''}")
         reached.append(value / max(peer, 1e-12) / row.times)
