@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from console.accounts.access import Actor
+from console.actions import offset_resets
 from console.actions.loops import list_scope_queues
 from console.help import contents
 from console.incidents.taken_actions import review_actions
@@ -24,6 +25,8 @@ from workers.alerts.lifecycle.models import Alert
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import build_action_key
 from workers.models import Loop, Plan, Task
+from workers.plants.foreign import adapters
+from workers.plants.models import RegisteredPlant
 from workers.steering.scope import Scope, list_active_loops
 
 MAX_TEXT = 100
@@ -141,7 +144,8 @@ def list_entries(actor: Actor, snapshot: Snapshot | None) -> Iterator[PaletteEnt
         for name in snapshot.plants:
             yield PaletteEntry("plant", name, reverse("plant", args=[name]))
     yield from (job for job in _iterate_jobs(actor, snapshot) if not job.narrow)
-    actions = (*PLANT_ACTIONS, *_iterate_subject_actions(nodes, queues, loops, hosts, tasks))
+    of_subjects = _iterate_subject_actions(nodes, queues, loops, hosts, tasks)
+    actions = (*PLANT_ACTIONS, *of_subjects, *_iterate_attached_plant_actions())
     for permission, label, url, words, about in actions:
         if actor.may_somewhere(permission) and actor.can_access_queues(about):
             yield PaletteEntry("action", label, url if url.startswith("/") else _build_url(url), words=words)
@@ -317,6 +321,23 @@ def _iterate_subject_actions(
         yield "plan.approve", f"Approve plan {plan.pk}: {plan.title}", reverse("plan", args=[plan.pk]), "reject", None
     for name in tasks:
         yield "task.run", f"Run batch job {name}", f"{reverse('task', args=[name])}#run-title", "start task", ()
+
+
+def _iterate_attached_plant_actions() -> Iterator[PossibleAction]:
+    for row in RegisteredPlant.objects.order_by("name"):
+        kind, name = adapters.list_kinds().get(row.kind), row.name
+        if kind is None:
+            continue
+        if kind.starts_tasks:
+            start = f"{reverse('plant', args=[name])}#start-task-title"
+            yield "plant.start_task", f"Start a task of {name}", start, "run celery", None
+        if kind.open_messages is not None:
+            messages = reverse("plant-messages", args=[name])
+            yield "messages.move", f"View messages of {name}", messages, "move requeue purge delete queue", None
+        if kind.revokes_tasks:
+            yield "plant.scale", f"Revoke tasks of {name}", reverse("plant-revoke", args=[name]), "cancel group", None
+        if row.kind == offset_resets.KIND:
+            yield "plant.scale", f"Reset offsets of {name}", reverse("plant-offsets", args=[name]), "kafka replay", None
 
 
 def _format_loop_name(name: str) -> str:

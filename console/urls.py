@@ -21,7 +21,19 @@ from console.pages.help import help
 from console.pages.loops import loop_actions, loops, manual_changes, plant_settings, what_if
 from console.pages.people import account, identity_provider, login, people, second_factor
 from console.pages.pipeline import pattern_trial, pipeline, pipeline_declaration
-from console.pages.plant import assistant_proposals, attach, overview, plans, plant, plants, processes, welcome
+from console.pages.plant import (
+    assistant_proposals,
+    attach,
+    messages,
+    offsets,
+    overview,
+    plans,
+    plant,
+    plants,
+    processes,
+    revocations,
+    welcome,
+)
 from console.pages.queues import dead_letters, queue_definitions, queues
 from console.pages.records import costs, differences, ledger, shared_link, timeline
 from console.pages.task_history import failure_groups, task
@@ -85,6 +97,14 @@ urlpatterns = [
     path("plants/<str:name>/resume-queues", plants.resume_queues, name="plant-resume-queues"),
     path("plants/<str:name>/start-task", plants.start_task, name="plant-start-task"),
     path("plants/<str:name>/interventions/undo", plants.undo, name="plant-undo"),
+    path("plants/<str:name>/messages/", messages.messages_page, name="plant-messages"),
+    path("plants/<str:name>/messages/act", messages.act, name="plant-messages-act"),
+    path("plants/<str:name>/revoke/", revocations.revoke_page, name="plant-revoke"),
+    path("plants/<str:name>/revoke/act", revocations.revoke, name="plant-revoke-act"),
+    path("plants/<str:name>/offsets/", offsets.offsets_page, name="plant-offsets"),
+    path("plants/<str:name>/offsets/propose", offsets.propose, name="plant-offsets-propose"),
+    path("plants/<str:name>/offsets/<int:plan_id>/approve", offsets.approve, name="plant-offsets-approve"),
+    path("plants/<str:name>/offsets/<int:plan_id>/reject", offsets.reject, name="plant-offsets-reject"),
     path("plants/<str:name>/detach", plants.detach, name="plant-detach"),
     path("plants/<str:name>/remove", plants.remove, name="plant-remove"),
     path("loops/", loops.loops, name="loops"),

@@ -38,6 +38,7 @@ from workers.observability.spans import note
 from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.placement import execution, plans, recovery
 from workers.plants.foreign import adapters, interventions, repeated_orders
+from workers.plants.foreign.kafka import reset_plans
 from workers.plants.registry import LOCAL
 from workers.plants.steered import NotObserved, open_published_plant
 from workers.pool import hosts
@@ -186,6 +187,7 @@ def upkeep() -> None:
     enforcing.reconcile(control, now)
     plans.void_due(now)
     retry_plans.tidy(now)
+    reset_plans.tidy(now)
     reports.send_due(now)
     if snapshot is not None:
         execution.tidy(control, snapshot, now)

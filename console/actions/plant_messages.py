@@ -5,33 +5,59 @@ All raise PermissionDenied, BadInput that names the field, PlantUnavailable, and
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, replace
 from typing import Annotated
 
 from common.errors import BadInput
-from common.stored_document import StoredDocument, describe
+from common.stored_document import Instant, StoredDocument, describe
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
+from console.connections.control_server import load_latest_snapshot
 from controllers.framework.reason import format_count
+from workers.documents.snapshot import NOTHING_SEEN
 from workers.plants.foreign import adapters
 from workers.plants.foreign.bounded import call_within
-from workers.plants.foreign.queue_messages import ACTIONS, MAX_MESSAGES, MOVE, PURGE, QueueMessages
+from workers.plants.foreign.queue_messages import (
+    ACTIONS,
+    MAX_MESSAGES,
+    MOVE,
+    PURGE,
+    MessagePreview,
+    QueueMessages,
+    WaitingMessage,
+)
 from workers.plants.models import RegisteredPlant
 from workers.steering.overrides import read_reason
+from workers.task_history import search
 
-MAX_PREVIEWED = 500
+MAX_PREVIEWED, MAX_SHOWN = 500, 50
 # A broker moves some hundred messages per second at least.
 SECONDS = 60.0
 WORDS = {"move": "moved", "requeue": "requeued", "purge": "deleted permanently"}
 
 
+class PreviewedMessage(StoredDocument, frozen=True, kw_only=True):
+    """A message that waits in a queue."""
+
+    id: Annotated[str, describe("ID of its task.")]
+    task: Annotated[str, describe("Name of its task.")]
+    args: Annotated[str, describe("Positional arguments, redacted as in the task history.")]
+    kwargs: Annotated[str, describe("Named arguments, redacted as in the task history.")]
+    size_bytes: Annotated[int, describe("Bytes of its body.")]
+    sent_at: Annotated[Instant | None, describe("When it was sent, by the message or the task history.")]
+    origin: Annotated[str, describe('Queue that it was dead-lettered from; "": none.')]
+    priority: int | None
+
+
 class PreviewedMessages(StoredDocument, frozen=True, kw_only=True):
-    """The oldest messages of a queue."""
+    """The messages of a queue that workers take next."""
 
     queue: str
     waiting: Annotated[int, describe("Messages that wait in the queue.")]
-    messages: Annotated[int, describe("The oldest messages, which the other fields describe.")]
+    messages: Annotated[int, describe("The previewed messages, which the other fields describe.")]
     tasks: Annotated[dict[str, int], describe("Name of the task → messages.")]
     origins: Annotated[dict[str, int], describe('Queue that they were dead-lettered from → messages; "": none.')]
+    oldest: Annotated[list[PreviewedMessage], describe(f"The first {MAX_SHOWN} of them.")]
 
 
 class MessagesReport(StoredDocument, frozen=True, kw_only=True):
@@ -44,14 +70,27 @@ class MessagesReport(StoredDocument, frozen=True, kw_only=True):
     said: str
 
 
+def list_queue_names(plant: str) -> list[str]:
+    """Return the queues of a plant that the newest snapshot names."""
+    seen = (load_latest_snapshot() or NOTHING_SEEN).plants.get(plant)
+    return seen.queue_names if seen else []
+
+
 def preview(actor: Actor, plant: str, queue: str, count: int) -> PreviewedMessages:
-    """Return what the oldest messages of a queue are."""
+    """Return the messages that workers take next; the audit log records that the actor saw them."""
     require_permission(actor, "messages.move")
     most = min(_check_count(count), MAX_PREVIEWED)
     with _open(plant) as messages:
-        seen = call_within(SECONDS, plant, messages.preview, queue, most)
+        seen: MessagePreview = call_within(SECONDS, plant, messages.preview, queue, most)
+    after = {"messages": len(seen.messages), "waiting": seen.waiting}
+    audit_log.record(actor, "messages.preview", f"{plant} {queue}", after=after)
     return PreviewedMessages(
-        queue=queue, waiting=seen.waiting, messages=seen.messages, tasks=dict(seen.tasks), origins=dict(seen.origins)
+        queue=queue,
+        waiting=seen.waiting,
+        messages=len(seen.messages),
+        tasks=dict(seen.tasks),
+        origins=dict(seen.origins),
+        oldest=_describe_messages(plant, list(seen.messages[:MAX_SHOWN])),
     )
 
 
@@ -88,6 +127,21 @@ def act(
     )
 
 
+def has_messages(kind: str) -> bool:
+    """Return whether people can view and move the messages of plants of a kind."""
+    return kind in adapters.list_kinds() and adapters.list_kinds()[kind].open_messages is not None
+
+
+def _describe_messages(plant: str, messages: list[WaitingMessage]) -> list[PreviewedMessage]:
+    """Return messages; of those without a time, the task history may know when they were sent."""
+    ids = [message.id for message in messages if message.sent_at is None and message.id]
+    known = search.list_recent(plant, ids) if ids else {}
+    timed = [
+        replace(message, sent_at=known[message.id].sent) if message.id in known else message for message in messages
+    ]
+    return [PreviewedMessage(**asdict(message)) for message in timed]
+
+
 def _check_count(count: int) -> int:
     if not 0 < count <= MAX_MESSAGES:
         raise BadInput("count", f"must be from 1 to {MAX_MESSAGES:,}.")
@@ -101,8 +155,8 @@ def _open(plant: str) -> Iterator[QueueMessages]:
         raise BadInput("plant", f"{plant[:40]} is not registered.")
     opened = adapters.get_kind(row.kind).open_messages
     if opened is None:
-        raise BadInput("plant", f"{plant} has no queues of RabbitMQ.")
-    messages = opened(adapters.build_address(row))
+        raise BadInput("plant", f"{plant} has no queues of a Celery app.")
+    messages = opened(adapters.build_address(row), list_queue_names(plant))
     try:
         yield messages
     finally:

@@ -3,6 +3,7 @@
 All raise `PermissionDenied`, `BadInput` that names the field, `PlantUnavailable`, and `InvalidPlantResponse`.
 """
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +14,13 @@ import orjson
 from common.errors import BadInput
 from console.accounts.access import Actor, require_permission
 from console.actions.plant_control import get_registered_plant
+from console.actions.task_history import find_task
 from console.audit import audit_log
 from workers.plants.foreign import adapters
 from workers.plants.foreign.kind import TaskRequest
 from workers.plants.foreign.redaction import SHOWN, format_arguments
 from workers.plants.models import RegisteredPlant
+from workers.retries.items import is_json_value
 from workers.steering.overrides import read_reason
 
 MAX_NAME = 255
@@ -35,6 +38,35 @@ class TaskToStart:
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] | None = None
     delay_seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredRequest:
+    """A task of the history as fields of the form that starts a task.
+
+    args, kwargs: JSON, "" for none. are_known: whether they are the exact arguments.
+    """
+
+    task: str
+    queue: str
+    args: str = ""
+    kwargs: str = ""
+    are_known: bool = False
+
+
+def load_stored_request(actor: Actor, plant: str, task_id: str) -> StoredRequest | None:
+    """Return a stored task to start again; None if it is unknown.
+
+    It has arguments only if they are known exactly, JSON can express them, and the actor may view them.
+    """
+    record = find_task(actor, plant, task_id)
+    if record is None:
+        return None
+    arguments = record.parse_arguments()
+    if arguments is None or not all(map(is_json_value, arguments)):
+        return StoredRequest(task=record.name, queue=record.queue)
+    args, kwargs = (json.dumps(value, ensure_ascii=False) if value else "" for value in arguments)
+    return StoredRequest(task=record.name, queue=record.queue, args=args, kwargs=kwargs, are_known=True)
 
 
 def parse_arguments(text: str, field: str, kind: type[list[Any]] | type[dict[str, Any]]) -> Any:

@@ -91,9 +91,9 @@ def find_tasks(actor: Actor, asked: TaskSearch, before: str | None = None, limit
     return replace(found, records=[_seal(actor, record) for record in found.records])
 
 
-def iterate_tasks(actor: Actor, asked: TaskSearch) -> Iterator[TaskRecord]:
-    """Yield the tasks that match, newest first, up to the number that one export may have."""
-    return (_seal(actor, record) for record in search.iterate(asked.plants, asked.query))
+def iterate_tasks(actor: Actor, asked: TaskSearch, most: int = search.MAX_SELECTED) -> Iterator[TaskRecord]:
+    """Yield the tasks that match, newest first, up to a number; by default that of one export."""
+    return (_seal(actor, record) for record in search.iterate(asked.plants, asked.query, most))
 
 
 def find_task(actor: Actor, plant: str, task_id: str) -> TaskRecord | None:

@@ -474,7 +474,7 @@ def iterate_related_pages(alert: Alert, loop: Loop | None) -> Iterator[RelatedPa
         yield RelatedPage(f"Plan {labels['plan']}", reverse("plan", args=[int(labels["plan"])]))
     if "task" in labels:
         yield RelatedPage(f"Task {labels['task']}", reverse("task", args=[labels["task"]]))
-    if alert.condition == "failure_group_new":
+    if alert.condition in ("failure_group_new", "task_failing"):
         url = f"{reverse('failures')}?{urlencode({'plant': labels['plant']})}"
         yield RelatedPage(f"Failures of {labels['plant']}", url)
     if alert.condition == "override_ending":

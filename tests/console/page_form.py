@@ -20,7 +20,7 @@ class _FormReader(HTMLParser):
     def __init__(self, wanted):
         super().__init__()
         self.wanted, self.fields = wanted, dict[str, str]()
-        self._inside, self._select, self._words = False, "", False
+        self._inside, self._select, self._words, self._text = False, "", False, ""
 
     def handle_starttag(self, tag, attributes):
         values = dict(attributes)
@@ -33,12 +33,16 @@ class _FormReader(HTMLParser):
         name = values.get("name") or ""
         if tag == "input" and name and values.get("type", "text") not in NEVER_SENT:
             self.fields[name] = values.get("value") or ""
+        elif tag == "textarea" and name:
+            self._text, self.fields[name] = name, ""
         elif tag == "select":
             self._select = name
         elif tag == "option" and self._select and ("selected" in values or self._select not in self.fields):
             self.fields[self._select], self._words = values.get("value") or "", "value" not in values
 
     def handle_data(self, data):
+        if self._text:
+            self.fields[self._text] += data.removeprefix("\n")
         if self._words:
             self.fields[self._select], self._words = data.strip(), False
 
@@ -47,6 +51,8 @@ class _FormReader(HTMLParser):
             self._inside = False
         elif tag == "select":
             self._select = ""
+        elif tag == "textarea":
+            self._text = ""
 
 
 def fetch(browser, address, posted=None):

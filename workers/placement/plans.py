@@ -52,14 +52,7 @@ def approve(
     why = overrides.read_reason(reason)
     with transaction.atomic():
         row = lock_plan(plan)
-        if row.state != Plan.State.PROPOSED:
-            raise BadInput("plan", f"is already {row.state}; only a proposed plan can be approved. {row.note}".strip())
-        if hash != row.hash:
-            raise BadInput("hash", "is not the hash of this plan; reload the plan, check it, and approve it again.")
-        if now >= row.expires_at:
-            raise BadInput("plan", f"expired at {row.expires_at:%H:%M:%S} UTC; propose it again.")
-        if refusal := explain_approval_refusal(row, user):
-            raise BadInput("plan", refusal)
+        check_approval(row, hash, user, now)
         drift = explain_drift(row)
         if drift is None:
             lost = find_offline_nodes(snapshot) & {move["to"] for move in row.moves}
@@ -153,13 +146,28 @@ def lock_plan(plan: Plan | int) -> Plan:
 
 
 class ApprovedPlan(Protocol):
-    """A plan that people approve by its hash: of moved points, or of retried tasks."""
+    """A plan that people approve by its hash: of moved points, of retried tasks, or of offsets."""
 
-    @property
-    def approvals(self) -> Any: ...
+    state: Any
+    hash: Any
+    note: Any
+    expires_at: Any
+    approvals: Any
 
     @property
     def owner(self) -> Any: ...
+
+
+def check_approval(plan: ApprovedPlan, hash: str, user: User, now: datetime) -> None:
+    """Raise `BadInput` unless this person may approve the plan as shown, and it is still proposed."""
+    if plan.state != Plan.State.PROPOSED:
+        raise BadInput("plan", f"is already {plan.state}; only a proposed plan can be approved. {plan.note}".strip())
+    if hash != plan.hash:
+        raise BadInput("hash", "is not the hash of this plan; reload the plan, check it, and approve it again.")
+    if now >= plan.expires_at:
+        raise BadInput("plan", f"expired at {plan.expires_at:%H:%M:%S} UTC; propose it again.")
+    if refusal := explain_approval_refusal(plan, user):
+        raise BadInput("plan", refusal)
 
 
 def explain_approval_refusal(plan: ApprovedPlan, user: User) -> str:

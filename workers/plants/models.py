@@ -1,5 +1,7 @@
 """Attached plants that an administrator has added."""
 
+from typing import Any
+
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
@@ -45,3 +47,39 @@ class PlantOrder(models.Model):
 
     def __str__(self) -> str:
         return f"{self.plant.name} {self.operator}: {self.tasks}"
+
+
+class OffsetResetPlan(models.Model):
+    """A reset of the offsets of a Kafka consumer group, as planned and approved by hash.
+
+    target: what was requested, such as a time. partitions: the rows of an
+    `workers.plants.foreign.kafka.offset_reset.OffsetReset`. skipped, again: events that the group would not read, and
+    that it would read a second time. approvals: as in `workers.models.Plan`. note: what it waits for, or how it ended.
+    """
+
+    class State(models.TextChoices):
+        PROPOSED = "proposed"
+        APPROVED = "approved"
+        DONE = "done"
+        FAILED = "failed"
+        REJECTED = "rejected"
+        EXPIRED = "expired"
+
+    state = models.CharField(max_length=12, choices=State.choices, default=State.PROPOSED, db_index=True)
+    plant = models.CharField(max_length=40, db_index=True)
+    group = models.CharField(max_length=255)
+    target = models.TextField()
+    partitions: "models.JSONField[Any, Any]" = models.JSONField()
+    skipped = models.PositiveBigIntegerField()
+    again = models.PositiveBigIntegerField()
+    hash = models.CharField(max_length=64)
+    reason = models.TextField()
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
+    approvals: "models.JSONField[Any, Any]" = models.JSONField(default=list)
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, default=None)
+    note = models.TextField(default="", blank=True)
+
+    def __str__(self) -> str:
+        return f"offset reset {self.pk} of {self.plant}"

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from common.errors import BadInput
-from workers.placement.plans import User, build_approval, explain_approval_refusal, get_approval_timeout, get_user_name
+from workers.placement.plans import User, build_approval, check_approval, get_approval_timeout, get_user_name
 from workers.retries.items import PaceLimits, RetryItem, compute_hash, decode_items, encode_items
 from workers.retries.models import RetryPlan
 from workers.steering.overrides import read_reason
@@ -81,14 +81,7 @@ def approve(plan: int, hash: str, user: User, reason: str, *, now: datetime, nee
     why = read_reason(reason)
     with transaction.atomic():
         row = lock_plan(plan)
-        if row.state != State.PROPOSED:
-            raise BadInput("plan", f"is already {row.state}; only a proposed plan can be approved.")
-        if hash != row.hash:
-            raise BadInput("hash", "is not the hash of this plan; reload the plan, check it, and approve it again.")
-        if now >= row.expires_at:
-            raise BadInput("plan", f"expired at {row.expires_at:%H:%M:%S} UTC; propose it again.")
-        if refusal := explain_approval_refusal(row, user):
-            raise BadInput("plan", refusal)
+        check_approval(row, hash, user, now)
         row.approvals = [*row.approvals, build_approval(get_user_name(user), why, now)]
         if len(row.approvals) >= needed:
             return _change(row, State.APPROVED, "")

@@ -97,5 +97,10 @@ def list_new_groups(since: float) -> list[FailureGroup]:
     return [group for group in groups if group.first_seen >= began[group.plant] + LEARNING_SECONDS]
 
 
+def list_recent_groups(since: float) -> list[FailureGroup]:
+    """Return the groups of attached plants with failures since then, the last seen first."""
+    return list_groups(list(TaskFeed.objects.filter(fence__gt=0).values_list("plant", flat=True)), since=since)
+
+
 def is_failure(record: TaskRecord) -> bool:
     return record.state == FAILED and bool(record.failure)

@@ -112,6 +112,12 @@ def get(plant: str, task_id: str) -> TaskRecord | None:
     return None
 
 
+def list_recent(plant: str, task_ids: Collection[str]) -> dict[str, TaskRecord]:
+    """Return those of these tasks by ID that are still in the database, where tasks of the last days are."""
+    rows = RecentTask.objects.filter(plant=plant, task_id__in=task_ids).values_list("task_id", "record")
+    return {task_id: columns.round_times(decode_record(record, plant)) for task_id, record in rows}
+
+
 def iterate(plants: Sequence[str], query: TaskQuery, most: int = MAX_SELECTED) -> Iterator[TaskRecord]:
     """Yield the tasks that match, newest first, up to a number of them."""
     matching = (record for part in _Scan(plants, query, None).iterate() for record in part.records)

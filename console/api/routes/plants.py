@@ -7,7 +7,7 @@ from django.http import Http404, HttpRequest
 from django.utils import timezone
 
 from common.stored_document import Instant, Time, copy_shared_values, describe
-from console.actions import offset_resets, plant_control, plant_detach, plant_registration, started_tasks
+from console.actions import plant_control, plant_detach, plant_registration, started_tasks
 from console.actions.queues import pause_all
 from console.actions.started_tasks import TaskToStart
 from console.api.request.answers import Json, Router, build_answer
@@ -24,7 +24,6 @@ from workers.documents.snapshot import NOTHING_SEEN
 from workers.models import Loop
 from workers.plants.foreign import adapters, interventions
 from workers.plants.foreign.adapters import list_kinds
-from workers.plants.foreign.kafka.offset_reset import OffsetReset, PartitionReset
 from workers.plants.foreign.kind import InterventionKind
 from workers.plants.models import RegisteredPlant
 from workers.plants.steered import PublishedPlant
@@ -143,32 +142,6 @@ class GuardFile(TypedDict):
 class PlantGuard(TypedDict):
     plant: str
     files: Annotated[list[GuardFile], describe("Empty: the system needs no guard.")]
-
-
-class OffsetTarget(RequestBody):
-    """target: earliest, latest, a time with its zone, or topic/partition=offset, separated by commas."""
-
-    group: str
-    target: str
-
-
-class ApprovedOffsets(OffsetTarget):
-    """digest: of the plan that is approved."""
-
-    digest: str
-    reason: str
-
-
-class OffsetPlan(TypedDict):
-    """A reset of a group's offsets. Events are counted by offsets, including compacted ones and markers."""
-
-    group: str
-    target: str
-    partitions: list[PartitionReset]
-    skipped: Annotated[int, describe("Events that the group would not read.")]
-    again: Annotated[int, describe("Events that the group would read a second time.")]
-    undo: Annotated[str, describe("The target that restores the former offsets.")]
-    digest: Annotated[str, describe("The digest to approve.")]
 
 
 class PausedQueues(TypedDict):
@@ -365,33 +338,6 @@ def release_plant(request: HttpRequest, plant: str) -> HandRelease:
 def resume_plant(request: HttpRequest, plant: str, body: Reason) -> PlantResumption:
     actor = actor_for(request, "plant.scale")
     return {"plant": plant, "forgotten": plant_control.resume(actor, plant, body.reason)}
-
-
-@router.post("/plants/{plant}/offsets/plan", summary="Plan a reset of a consumer group's offsets; nothing changes")
-def plan_offset_reset(request: HttpRequest, plant: str, body: OffsetTarget) -> OffsetPlan:
-    """Return what each partition would skip or read again, and the digest to approve."""
-    plan, digest = offset_resets.plan_reset(actor_for(request, "plant.scale"), plant, body.group, body.target)
-    return _build_offset_plan(plan, digest)
-
-
-@router.post("/plants/{plant}/offsets", summary="Reset a consumer group's offsets as planned")
-def reset_offsets(request: HttpRequest, plant: str, body: ApprovedOffsets) -> OffsetPlan:
-    """Reset the offsets if the plan still has the approved digest; return the plan with the former offsets."""
-    actor = actor_for(request, "plant.scale")
-    plan = offset_resets.execute_reset(actor, plant, body.group, body.target, body.digest, body.reason)
-    return _build_offset_plan(plan, body.digest)
-
-
-def _build_offset_plan(plan: OffsetReset, digest: str) -> OffsetPlan:
-    return {
-        "group": plan.group,
-        "target": plan.target,
-        "partitions": list(plan.partitions),
-        "skipped": plan.skipped,
-        "again": plan.again,
-        "undo": offset_resets.format_former_offsets(plan),
-        "digest": digest,
-    }
 
 
 @router.get("/plants/{plant}/interventions", summary="List available and active interventions at a plant")

@@ -1,4 +1,4 @@
-"""Retry plans of failed tasks at attached Celery apps, and moves of messages between their queues on RabbitMQ."""
+"""Retry plans of failed tasks at attached Celery apps, and the messages of their queues."""
 
 from typing import TypedDict
 
@@ -123,7 +123,7 @@ def _find_plan(plan_id: int) -> RetryPlan:
 
 
 class MessageSelection(RequestBody):
-    """The oldest `count` messages of a queue of RabbitMQ."""
+    """The oldest `count` messages of a queue of a Celery app."""
 
     queue: str
     count: int = 100
@@ -141,12 +141,13 @@ class MessageAction(MessageSelection):
     confirm: str = ""
 
 
-@router.post("/plants/{plant}/messages/preview", summary="Describe the oldest messages of a queue of RabbitMQ")
+@router.post("/plants/{plant}/messages/preview", summary="View the oldest messages of a queue of a Celery app")
 def preview_messages(request: HttpRequest, plant: str, body: MessageSelection) -> PreviewedMessages:
+    """Return the messages that workers take next. The audit log records it. RabbitMQ marks them as redelivered."""
     return plant_messages.preview(actor_for(request, "messages.move"), plant, body.queue, body.count)
 
 
-@router.post("/plants/{plant}/messages", summary="Move, requeue, or delete the oldest messages of a queue of RabbitMQ")
+@router.post("/plants/{plant}/messages", summary="Move, requeue, or delete the oldest messages of a queue")
 def act_on_messages(request: HttpRequest, plant: str, body: MessageAction) -> MessagesReport:
     actor = actor_for(request, "messages.move")
     return plant_messages.act(

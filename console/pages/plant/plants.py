@@ -15,7 +15,7 @@ from console.accounts.access import actor_of
 from console.actions import plant_control, plant_detach, plant_registration, started_tasks
 from console.actions.queues import pause_all
 from console.actions.queues.pause_all import PauseOfAll
-from console.actions.started_tasks import TaskToStart, parse_arguments
+from console.actions.started_tasks import StoredRequest, TaskToStart, parse_arguments
 from console.actions.task_history import has_history
 from console.connections.control_server import control
 from console.display.plant_words import describe_remaining
@@ -102,7 +102,9 @@ class PlantPage(FormPage):
     interventions: Sequence[InterventionKind]  # other available actions
     pauses_queues: bool  # whether its queues can be paused
     pause: PauseOfAll | None  # of all queues, in force
+    shows_messages: bool  # whether people can view and move the messages of its queues
     starts_tasks: bool  # whether people can start tasks there
+    start_again: StoredRequest | None  # the stored task that `?again=` names
     max_delay_seconds: int
     in_force: Sequence[Intervention] | None  # None while the control server is unreachable
     history: PlantHistoryLinks | None  # None: no tasks are stored
@@ -149,6 +151,8 @@ def plant_page(request: HttpRequest, name: str) -> HttpResponse:
     paths = plant_view.list_paths(topology) if topology else []
     settable = [operator for operator in operators if operator.settable]
     kind = adapters.list_kinds().get(row.kind) if row else None
+    again = request.GET.get("again", "")
+    start_again = started_tasks.load_stored_request(actor_of(request), name, again) if again else None
     page = PlantPage(
         shown=view,
         row=row,
@@ -164,7 +168,10 @@ def plant_page(request: HttpRequest, name: str) -> HttpResponse:
         interventions=kind.interventions if kind else (),
         pauses_queues=name == LOCAL or (kind is not None and pause_all.can_pause(kind)),
         pause=read_or(None, lambda: pause_all.find_pause(control(), name)),
+        shows_messages=kind is not None and kind.open_messages is not None,
         starts_tasks=kind is not None and kind.starts_tasks,
+        start_again=start_again,
+        submitted=_fill_start_form(start_again),
         max_delay_seconds=int(started_tasks.MAX_DELAY_SECONDS),
         in_force=read_or(None, lambda: interventions.list_active(control(), name)) if row else (),
         history=_build_history_links(name) if has_history(name) else None,
@@ -173,6 +180,12 @@ def plant_page(request: HttpRequest, name: str) -> HttpResponse:
         guard_files=adapters.build_guard_manifests(row) if row else (),
     )
     return render_page(request, page, "plants")
+
+
+def _fill_start_form(stored: StoredRequest | None) -> dict[str, str]:
+    if stored is None:
+        return {}
+    return {"task": stored.task, "queue": stored.queue, "args": stored.args, "kwargs": stored.kwargs}
 
 
 def _build_history_links(plant: str) -> PlantHistoryLinks:
@@ -218,7 +231,7 @@ def remove(request: HttpRequest, name: str) -> ActionResult:
 @declare_action("plant.register", plant_page)
 def detach(request: HttpRequest, name: str) -> ActionResult:
     """Restore everything at a plant, verify it, and remove the plant. Posted: reason."""
-    with _convert_plant_errors():
+    with convert_plant_errors():
         done = plant_detach.detach(actor_of(request), name, request.POST.get("reason", ""), control())
     if not done.is_removed:
         left = "; ".join(item.sentence.rstrip(".") for item in done.remaining)
@@ -233,7 +246,7 @@ def tasks(request: HttpRequest, name: str) -> ActionResult:
     operator = text_of(request, "operator", "choose an operator")
     wanted = parse_whole_number(text_of(request, "tasks", "enter a whole number"), "tasks")
     minutes = parse_number(text_of(request, "minutes", "enter a duration"), "minutes")
-    with _convert_plant_errors(), _open_adapter(request, name) as elastic:
+    with convert_plant_errors(), _open_adapter(request, name) as elastic:
         snapshot = snapshot_of(request)
         if snapshot is None:
             raise PlantUnavailable("There is no snapshot yet.")
@@ -257,7 +270,7 @@ def tasks(request: HttpRequest, name: str) -> ActionResult:
 @declare_action("plant.scale", plant_page)
 def release(request: HttpRequest, name: str) -> ActionResult:
     """Release the tasks that were set by hand: the loops decide again. Nothing is posted."""
-    with _convert_plant_errors(), _open_adapter(request, name) as elastic:
+    with convert_plant_errors(), _open_adapter(request, name) as elastic:
         plant_control.release_hand(actor_of(request), elastic, name, control())
     return ActionResult(f"The loops of {name} set tasks again.", reverse("plant", args=[name]))
 
@@ -272,7 +285,7 @@ def resume(request: HttpRequest, name: str) -> ActionResult:
 @declare_action("plant.scale", plant_page)
 def intervene(request: HttpRequest, name: str) -> ActionResult:
     """Intervene in a plant. Posted: kind, subject, value, minutes, reason."""
-    with _convert_plant_errors():
+    with convert_plant_errors():
         done = plant_control.intervene(
             actor_of(request),
             name,
@@ -293,7 +306,7 @@ def pause_queues(request: HttpRequest, name: str) -> ActionResult:
     """Pause the consumption of all queues. Posted: minutes, reason."""
     snapshot = get_snapshot(request)
     known = snapshot.plants[name].queue_names if name in snapshot.plants else []
-    with _convert_plant_errors():
+    with convert_plant_errors():
         pause = pause_all.pause_queues(
             actor_of(request),
             name,
@@ -310,7 +323,7 @@ def pause_queues(request: HttpRequest, name: str) -> ActionResult:
 @declare_action("queue.pause", plant_page)
 def resume_queues(request: HttpRequest, name: str) -> ActionResult:
     """Resume the queues that were paused together. Posted: reason."""
-    with _convert_plant_errors():
+    with convert_plant_errors():
         queues = pause_all.resume_queues(
             actor_of(request), name, reason=request.POST.get("reason", ""), now=timezone.now(), control=control()
         )
@@ -328,7 +341,7 @@ def start_task(request: HttpRequest, name: str) -> ActionResult:
         kwargs=parse_arguments(posted.get("kwargs", ""), "kwargs", dict),
         delay_seconds=parse_number(posted.get("delay_seconds") or "0", "delay_seconds"),
     )
-    with _convert_plant_errors():
+    with convert_plant_errors():
         request_sent = started_tasks.start_task(actor_of(request), name, wanted, posted.get("reason", ""))
     message = f"Task {request_sent.name} was sent to {request_sent.queue} with ID {request_sent.id}."
     return ActionResult(message, reverse("plant", args=[name]))
@@ -338,7 +351,7 @@ def start_task(request: HttpRequest, name: str) -> ActionResult:
 def undo(request: HttpRequest, name: str) -> ActionResult:
     """Undo an intervention. Posted: kind, subject, reason."""
     kind, subject = (text_of(request, "kind", "choose an intervention"), text_of(request, "subject", "enter a target"))
-    with _convert_plant_errors():
+    with convert_plant_errors():
         plant_control.undo_intervention(
             actor_of(request), name, kind, subject, control(), reason=request.POST.get("reason", "")
         )
@@ -350,7 +363,7 @@ def _open_adapter(request: HttpRequest, name: str) -> AbstractContextManager[Ela
 
 
 @contextmanager
-def _convert_plant_errors() -> Iterator[None]:
+def convert_plant_errors() -> Iterator[None]:
     """Report errors of another plant, or of the process that holds it, at the form."""
     try:
         yield

@@ -12,10 +12,10 @@ from console.actions.task_history import TaskSearch
 from console.navigation import DeclaredPage
 from console.pages.frame.filtered_list import query_without_place
 from console.pages.frame.page import ConsolePage, Errors, declare_page, render_page
-from console.pages.task_history.links import RetryLinks, build_task_url
+from console.pages.task_history.links import RetryLinks, build_revoke_url, build_task_url, join_query
 from workers.plants.registry import LOCAL
 from workers.task_history.models import TaskGap
-from workers.task_history.record import OPEN, STATES, TaskRecord
+from workers.task_history.record import FINISHED, OPEN, STATES, TaskRecord
 from workers.task_history.search import FoundTasks
 
 VALUES = ("name", "worker", "queue", "state")  # filters besides the query
@@ -62,6 +62,7 @@ class TaskHistoryPage(ConsolePage):
     leaves_out: str
     live: bool
     retry_url: str  # of the dry run that sends these tasks again
+    revoke_url: str  # of the preview that revokes those of these tasks that have not finished
     errors: Errors
 
 
@@ -87,6 +88,7 @@ def search_page(request: HttpRequest) -> HttpResponse:
         query=query_without_place(request),
         leaves_out=leaves_out,
         retry_url="" if errors else _build_retry_url(request),
+        revoke_url="" if errors else _build_revoke_url(request),
         live=not (errors or asked.get("before") or asked.get("to")),
         errors=errors,
     )
@@ -108,6 +110,14 @@ def _build_retry_url(request: HttpRequest) -> str:
     asked = request.GET
     links = RetryLinks(actor_of(request))
     return links.build_url(asked.get("plant", "").strip(), asked.get("query", "").strip(), _read_fields(asked))
+
+
+def _build_revoke_url(request: HttpRequest) -> str:
+    asked = request.GET
+    if asked.get("state", "") in FINISHED:
+        return ""
+    query = join_query(asked.get("query", "").strip(), _read_fields(asked))
+    return build_revoke_url(actor_of(request), asked.get("plant", "").strip(), query)
 
 
 def _iterate_rows(found: FoundTasks) -> Iterator[HistoryRow]:

@@ -7,13 +7,19 @@ from datetime import UTC, datetime
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 
-from console.accounts.access import actor_of
+from console.accounts.access import Actor, actor_of
 from console.actions import task_history
 from console.actions.task_history import UsualRunTime
 from console.display.task_family import FamilyDrawing, draw_family
 from console.incidents.surroundings import NearbyEvent, list_nearby_events
 from console.pages.frame.page import ConsolePage, declare_page, render_page
-from console.pages.task_history.links import RetryLinks, build_search_url, build_task_url
+from console.pages.task_history.links import (
+    RetryLinks,
+    build_revoke_url,
+    build_search_url,
+    build_start_url,
+    build_task_url,
+)
 from workers.plants.registry import LOCAL
 from workers.task_history.gaps import find_gap_of
 from workers.task_history.models import FailureGroup, TaskGap
@@ -83,6 +89,8 @@ class StoredTaskPage(ConsolePage):
     nearby: Sequence[NearbyEvent]
     ended_badly: bool
     retry_url: str
+    start_url: str
+    revoke_url: str  # of the preview that revokes the unfinished tasks of its group
 
 
 @declare_page("plant.view")
@@ -112,8 +120,18 @@ def stored_task_page(request: HttpRequest) -> HttpResponse:
         nearby=list_nearby_events(instant, actor, settings.WEIR_DATA) if ended_badly else (),
         ended_badly=ended_badly,
         retry_url=RetryLinks(actor).build_url(plant, "", {"id": task.id}) if ended_badly else "",
+        start_url=build_start_url(actor, task),
+        revoke_url=_build_group_revoke_url(actor, task, family),
     )
     return render_page(request, page, "frame")
+
+
+def _build_group_revoke_url(actor: Actor, task: TaskRecord, family: Family) -> str:
+    root = task.root or task.id
+    has_others = root != task.id or bool(family.children)
+    if not has_others or '"' in root:
+        return ""
+    return build_revoke_url(actor, task.plant, f'root:"{root}"')
 
 
 def list_steps(task: TaskRecord) -> list[LifeStep]:

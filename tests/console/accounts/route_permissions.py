@@ -45,6 +45,7 @@ OPEN_TO = {
     ("operator", "GET"): """
         queues/<str:name>/waiting/ dead-letters/<str:queue>/<str:node>/<str:dead_id>/bytes api/v1/shared-links
         api/v1/queues/<queue>/waiting api/v1/dead-letters/<queue>/<node>/<dead_id>/bytes windows/import/
+        plants/<str:name>/messages/ plants/<str:name>/revoke/
     """,
     ("administrator", "GET"): """
         queues/new queues/<str:name>/definition/ processes/ plants/attach audit/ settings/users/ api/v1/users
@@ -163,7 +164,7 @@ WITH_A_REASON = """
     users/<username>/passkeys/<passkey_id>/remove applications/<name>/restart
     applications/<name>/stop applications/<name>/start objectives/<name>/remove
     proposals/<proposal_id>/reject windows/<window_id>/end retries/<plan_id>/reject retries/<plan_id>/pause
-    retries/<plan_id>/resume retries/<plan_id>/end
+    retries/<plan_id>/resume retries/<plan_id>/end plants/<plant>/offsets/<plan_id>/reject
 """
 API_BODIES = {
     **{f"POST api/v1/{route}": {"reason": "a test"} for route in WITH_A_REASON.split()},
@@ -174,6 +175,9 @@ API_BODIES = {
     "POST api/v1/plants/<plant>/start-task": {"task": "shop.work", "queue": "celery", "reason": "a test"},
     "POST api/v1/plants/<plant>/offsets/plan": {"group": "billing", "target": "latest"},
     "POST api/v1/plants/<plant>/offsets": {"group": "billing", "target": "latest", "digest": "", "reason": "a test"},
+    "POST api/v1/plants/<plant>/offsets/<plan_id>/approve": {"hash": "0" * 64, "reason": "a test"},
+    "POST api/v1/plants/<plant>/revoke/preview": {"query": "name:shop.pay"},
+    "POST api/v1/plants/<plant>/revoke": {"query": "name:shop.pay", "at": 1, "reason": "a test"},
     "POST api/v1/plants/<plant>/tasks": {"operator": "performance/hosts", "tasks": 2, "reason": "a test"},
     "POST api/v1/alerts/reported": {"version": "4", "alerts": []},
     "POST api/v1/alerts/<alert_id>/acknowledge": {},

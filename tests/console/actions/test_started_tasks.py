@@ -1,12 +1,20 @@
 """Tasks that people start at a Celery app: once, as operators, with their arguments redacted in the audit log."""
 
+import time
+from urllib.parse import urlsplit
+
+import orjson
 import pytest
 
 from console.models import AuditEntry
+from queues import keys
+from tests.console.page_form import form_of, source_of
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.plants.foreign import adapters
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import PlantUnavailable
+from workers.task_history.record import FAILED, SUCCEEDED, TaskRecord
+from workers.task_history.recorder import record_finished
 
 pytestmark = pytest.mark.django_db
 PAGE, API = "/plants/shop/start-task", "/api/v1/plants/shop/start-task"
@@ -110,3 +118,51 @@ def test_other_plants_have_no_tasks_to_start(browsers, far, control):
     RegisteredPlant.objects.create(name="flow", kind="flink", url="http://10.0.0.7:8081")
     answer = browsers["operator"].post("/plants/flow/start-task", FORM, headers=JSON)
     assert answer.status_code == 422 and "no tasks that Weir can start" in str(answer.json())
+
+
+def stored(**more):
+    known = {"name": "shop.work", "queue": "celery", "args": "(4711, 'x')", "kwargs": "{'limit': 10}"}
+    known |= {"id": "old", "state": SUCCEEDED, "at": time.time(), "are_exact": True}
+    task = TaskRecord(**(known | more))
+    record_finished("shop", [task])
+
+
+def seen_topology(stored_snapshot, control):
+    """The app is observed, so that its page has its forms."""
+    topology = FakeCelery({"celery@one": 2}).plant().get_topology().to_document()
+    stored_snapshot["plants"]["shop"]["topology"] = topology
+    control.set(keys.SNAPSHOT, orjson.dumps(stored_snapshot))
+
+
+@pytest.mark.parametrize("state", [SUCCEEDED, FAILED])
+def test_a_stored_task_is_started_again_with_its_arguments_from_its_page(
+    state, browsers, far, control, stored_snapshot
+):
+    seen_topology(stored_snapshot, control)
+    stored(state=state)
+    task_page = browsers["operator"].get("/task-history/task/", {"plant": "shop", "id": "old"})
+    address = task_page.context["start_url"]
+    assert "4711" not in address and urlsplit(address).path == "/plants/shop/"
+    form = form_of(browsers["operator"].get(address), PAGE)
+    assert (form["task"], form["queue"]) == ("shop.work", "celery")
+    answer = browsers["operator"].post(PAGE, form | {"reason": "once more"}, headers=JSON)
+    assert answer.status_code == 200, answer.content
+    [sent] = far.sent
+    assert (sent.args, sent.kwargs) == ((4711, "x"), {"limit": 10}) and sent.id != "old"
+
+
+@pytest.mark.parametrize("unknown", [{"are_exact": False}, {"args": "(<object>,)"}, {"kwargs": "{1: 2}"}])
+def test_arguments_that_are_not_known_exactly_are_not_filled_in(unknown, browsers, far, control, stored_snapshot):
+    seen_topology(stored_snapshot, control)
+    stored(**unknown)
+    page = browsers["operator"].get("/plants/shop/", {"again": "old"})
+    again = page.context["start_again"]
+    assert (again.task, again.args, again.kwargs, again.are_known) == ("shop.work", "", "", False)
+    assert "not known exactly" in source_of(page)
+
+
+def test_a_viewer_and_an_unknown_task_have_no_form_to_start_it_again(browsers, far, control):
+    stored()
+    page = browsers["viewer"].get("/task-history/task/", {"plant": "shop", "id": "old"})
+    assert page.context["start_url"] == ""
+    assert browsers["operator"].get("/plants/shop/", {"again": "new"}).context["start_again"] is None

@@ -25,6 +25,7 @@ from workers.history.snapshot_archive import Recorder
 from workers.lab.models import ExperimentResult
 from workers.models import Chunk, LedgerEntry, Loop, Plan, Run
 from workers.placement.moves import NOTHING_YET
+from workers.plants.models import OffsetResetPlan
 from workers.retries.models import RetryPlan
 from workers.snapshot.local import LocalPlant
 
@@ -78,6 +79,18 @@ def rich(things, nodes, people, snapshot, settings, tmp_path):
         min_rate=1.0,
         max_rate=10.0,
         hash="0" * 64,
+        expires_at=now + timedelta(hours=1),
+    )
+    OffsetResetPlan.objects.create(
+        plant="main",
+        group="billing",
+        target="earliest",
+        partitions=[{"topic": "orders", "partition": 0, "now": 4, "then": 0, "skipped": 0, "again": 4}],
+        skipped=0,
+        again=4,
+        hash="0" * 64,
+        reason="a test",
+        approvals=[approval],
         expires_at=now + timedelta(hours=1),
     )
     run = Run.objects.get()

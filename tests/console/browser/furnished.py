@@ -31,6 +31,7 @@ from workers.task_history.recorder import record_finished
 from console.incidents.changes import keep_changes
 from console.models import Drill
 from workers.retries.items import encode_items
+from workers.plants.models import OffsetResetPlan, RegisteredPlant
 from workers.retries.models import RetryPlan
 from workers.windows.models import ExpectedAlert, PlannedWindow
 from pathlib import Path
@@ -110,6 +111,19 @@ retry = RetryPlan.objects.create(
     queues={"pay": 1240}, min_rate=0.5, max_rate=200.0, hash="b7" * 32, state="paused",
     note="Paused by admin: lunch.", created_at=now, expires_at=now + timedelta(hours=8), started_at=now,
 )
+RegisteredPlant.objects.create(name="walked-app", kind="celery", url="amqp://127.0.0.1:5672")
+record_finished("walked-app", [
+    TaskRecord(id=f"walked-{number}", state="received", at=failed, name="shop.pay", queue="pay", root="walked-0",
+               worker="celery@worker-1.shop.example") for number in range(4)])
+RegisteredPlant.objects.create(name="walked-log", kind="kafka", url="kafka://127.0.0.1:9092")
+rows = [{"topic": "orders-of-all-shops-in-europe", "partition": number, "now": 41_000 + number, "then": 38_000,
+         "skipped": 0, "again": 3_000 + number} for number in range(4)]
+for state, note in (("proposed", "operator has approved it; another user has to approve it."), ("done", "")):
+    OffsetResetPlan.objects.create(
+        plant="walked-log", group="billing", target="2026-11-30T20:00:00Z", partitions=rows, skipped=0, again=12_006,
+        hash="c8" * 32, reason="The invoices of an hour are missing.", owner=admin, state=state, note=note,
+        approvals=[{"by": "operator", "reason": "agreed", "at": now.timestamp()}], created_at=now,
+        expires_at=now + timedelta(hours=8), ended_at=now if state == "done" else None)
 print(json.dumps({"retry": retry.pk, "loop": loop.pk, "entry": entry.pk, "plan": plan.pk, "alert": alert.pk,
     "override": override.pk, "objective": objective.name, "run": run.pk,
     "experiment": experiment.pk, "task": "walked", "drill": drill.pk,
@@ -161,6 +175,7 @@ from console.models import Drill
 from workers.models import LedgerEntry, Override, Plan, Run
 from workers.objectives.models import Objective
 from workers.task_history.models import FailureGroup, RecentTask, TaskFeed, TaskGap
+from workers.plants.models import OffsetResetPlan, RegisteredPlant
 from workers.retries.models import RetryPlan
 from workers.windows.models import PlannedWindow
 ids = json.loads(sys.argv[1])
@@ -169,8 +184,10 @@ for kind, model in (("alert", Alert), ("plan", Plan), ("override", Override), ("
                     ("retry", RetryPlan)):
     model.objects.filter(pk=ids[kind]).delete()
 Objective.objects.filter(name=ids["objective"]).delete()
+RegisteredPlant.objects.filter(name__startswith="walked-").delete()
+OffsetResetPlan.objects.all().delete()
 for model in (RecentTask, FailureGroup, TaskGap, TaskFeed):
-    model.objects.filter(plant="main").delete()
+    model.objects.filter(plant__in=("main", "walked-app")).delete()
 """
 
 

@@ -12,6 +12,7 @@ from console.accounts.access import Actor
 from queues.models import Node, Queue
 from tests.workers.snapshots import snapshot_of
 from workers.models import Loop, Plan, Task
+from workers.plants.models import RegisteredPlant
 
 pytestmark = pytest.mark.django_db
 SNAPSHOT = snapshot_of(
@@ -131,3 +132,11 @@ def test_the_api_gives_the_best_and_says_how_many_there_are(browsers, control):
     assert len(answer["results"]) == palette.MAX_FOUND < answer["total"]
     refused = browsers["operator"].get(f"/api/v1/palette?text={'x' * 101}")
     assert refused.status_code == 422 and "text" in refused.json()["errors"]
+
+
+def test_actions_at_attached_plants_are_found_by_those_who_may_do_them():
+    RegisteredPlant.objects.create(name="shop", kind="celery", url="redis://10.0.0.7")
+    RegisteredPlant.objects.create(name="events", kind="kafka", url="kafka://10.0.0.7")
+    for text in ("View messages of shop", "Start a task of shop", "Revoke tasks of shop", "Reset offsets of events"):
+        assert ("action", text) in found(text)
+        assert ("action", text) not in found(text, "viewer")

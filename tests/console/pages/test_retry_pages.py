@@ -98,20 +98,6 @@ def test_a_viewer_sees_plans_and_changes_none(viewer, operator, shop):
     assert fetch(viewer, f"/retries/{plan.pk}/approve", {"hash": plan.hash, **REASON}).status_code == 403
 
 
-def test_messages_are_deleted_only_with_the_name_of_their_queue_and_of_rabbitmq_only(secrets, shop):
-    headers = {"HTTP_AUTHORIZATION": f"Bearer {secrets['operator']}"}
-
-    def post(**values):
-        answer = Client().post(f"/api/v1/plants/{PLANT}/messages", values, content_type="application/json", **headers)
-        return answer.status_code, list(answer.json()["errors"])
-
-    common = {"queue": "pay", "count": 5, **REASON}
-    assert post(action="purge", **common) == (422, ["confirm"])
-    assert post(action="move", **common) == (422, ["destination"])
-    assert post(action="boil", **common) == (422, ["action"])
-    assert post(action="move", destination="slow", **common) == (422, ["plant"])
-
-
 def test_dead_letters_are_requeued_by_an_approved_plan_and_what_changed_meanwhile_is_not(operator, poisoned, control):
     letters = operator.get("/dead-letters/").context["page_obj"].object_list
     posted = {"action": "retry", "letter": [str(letter.name) for letter in letters], **REASON}

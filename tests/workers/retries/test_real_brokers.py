@@ -6,36 +6,18 @@ import random
 import subprocess
 import sys
 import time
-from collections import Counter
-from contextlib import contextmanager
 
 import pytest
 from celery import Celery
-from kombu import Queue
 
-from bench.celery.brokers import RABBITMQ, rabbitmq, valkey
 from tests.waiting import MAX_SECONDS
-from workers.plants.foreign.celery_app.queue_messages import AmqpMessages
+from tests.workers.plants.foreign.celery_app.real_brokers import consume_all, declare, get_address, run_broker
 from workers.plants.foreign.celery_app.retry_outlet import open_outlet
-from workers.plants.foreign.kind import PlantAddress
-from workers.plants.foreign.queue_messages import MOVE, PURGE, REQUEUE
 from workers.plants.foreign.retry_outlet import DestinationMissing, RetriedTask, StagingLost
 
 pytestmark = pytest.mark.slow
 TASKS = 3_000
 QUEUE = "pay"
-
-
-@contextmanager
-def run_broker(kind, folder):
-    if kind == "valkey":
-        with valkey(["shop"]) as urls:
-            yield urls["shop"]
-    elif RABBITMQ:
-        with rabbitmq(["shop"], folder / "rabbitmq") as urls:
-            yield urls["shop"]
-    else:
-        pytest.skip("rabbitmq-server is not installed")
 
 
 @pytest.fixture(scope="module", params=["valkey", "rabbitmq"])
@@ -52,38 +34,11 @@ def rabbit(broker):
     return broker
 
 
-def get_address(url):
-    return PlantAddress(name="shop", url=url)
-
-
 def build_tasks(count, queue=QUEUE):
     return [
         RetriedTask(id=f"new-{n}", retry_of=f"old-{n}", plan=1, task="shop.pay", queue=queue, args=(n,))
         for n in range(count)
     ]
-
-
-def declare(url, queue, **arguments):
-    if url.startswith("amqp"):
-        with Celery(broker=url).connection() as connection:
-            connection.default_channel.queue_declare(queue, durable=True, auto_delete=False, arguments=arguments)
-
-
-def iterate_messages(url, queue):
-    """Yield all messages of a queue, as a stock kombu consumer gets them; the caller acknowledges or rejects each."""
-    with Celery(broker=url).connection() as connection:
-        messages = Queue(queue, no_declare=True)(connection.default_channel)
-        while (message := messages.get()) is not None:
-            yield message
-
-
-def consume_all(url, queue):
-    """Return the first argument of all messages of a queue."""
-    arguments = []
-    for message in iterate_messages(url, queue):
-        arguments.append(message.payload[0][0])
-        message.ack()
-    return arguments
 
 
 MOVER = """
@@ -140,49 +95,6 @@ def test_messages_whose_queue_does_not_exist_stay_staged_on_rabbitmq(rabbit):
         outlet.send(5)
     assert outlet.discard() == 10
     outlet.close()
-
-
-def publish(url, queue, count, **properties):
-    with Celery(broker=url).connection() as connection:
-        producer = connection.Producer()
-        for number in range(count):
-            producer.publish([[number], {}, {}], routing_key=queue, headers={"task": "shop.pay"}, **properties)
-
-
-def test_messages_are_moved_and_deleted_between_queues_of_rabbitmq(rabbit):
-    for queue in ("first", "second"):
-        declare(rabbit, queue)
-    publish(rabbit, "first", 30)
-    messages = AmqpMessages(get_address(rabbit))
-    seen = messages.preview("first", 10)
-    assert (seen.waiting, seen.messages, seen.tasks) == (30, 10, {"shop.pay": 10})
-    assert messages.act(MOVE, "first", 12, "second").moved == {"second": 12}
-    assert messages.act(PURGE, "first", 3).moved == {"": 3}
-    assert messages.act(REQUEUE, "first", 100).left == 15
-    messages.close()
-    assert consume_all(rabbit, "second") == list(range(12))
-    assert consume_all(rabbit, "first") == list(range(15, 30))
-
-
-def test_dead_lettered_messages_are_requeued_to_where_they_came_from(rabbit):
-    declare(rabbit, "dead")
-    dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
-    for queue in ("orders", "mails"):
-        declare(rabbit, queue, **dead)
-        publish(rabbit, queue, 5)
-        for message in iterate_messages(rabbit, queue):
-            message.reject()
-    publish(rabbit, "dead", 2)
-    messages = AmqpMessages(get_address(rabbit))
-    deadline = time.monotonic() + MAX_SECONDS
-    while messages.preview("dead", 20).waiting < 12 and time.monotonic() < deadline:
-        pass
-    assert Counter(messages.preview("dead", 20).origins) == {"orders": 5, "mails": 5, "": 2}
-    result = messages.act(REQUEUE, "dead", 20)
-    messages.close()
-    assert result.moved == {"orders": 5, "mails": 5} and result.left == 2
-    assert consume_all(rabbit, "orders") == consume_all(rabbit, "mails") == list(range(5))
-    assert consume_all(rabbit, "dead") == [0, 1]
 
 
 def test_a_message_is_what_celery_itself_sends_apart_from_its_mark(tmp_path):

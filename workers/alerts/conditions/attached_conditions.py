@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from controllers.framework.reason import format_count
 from workers.alerts.conditions.condition import Reading, ShippedRule, register_condition
-from workers.alerts.conditions.evidence import Evidence, NewFailures
+from workers.alerts.conditions.evidence import Evidence, FailingTask, NewFailures
 from workers.documents.plants import SensorStatus
 from workers.plants.reached import explain_fault
 
@@ -99,6 +99,29 @@ def failure_group_new(evidence: Evidence, window_seconds: float) -> Iterator[Rea
         more = f"; and {len(groups) - NAMED:,} more" if len(groups) > NAMED else ""
         said = f"{format_count(len(groups), 'new failure group')} in {plant}: {shown}{more}."
         yield Reading({"plant": plant}, float(len(groups)), said)
+
+
+# A rule for all failures would repeat each failing task of a plant, so people choose the tasks.
+@register_condition(
+    "Different failures of a task of an attached plant in the window. Choose the tasks with the label task_name.",
+    unit="failures",
+    label="task_name",
+    source="records",
+    counts=True,
+    impact="The task failed, and its effects are missing.",
+    first_step="Open the failures of the task, and compare them with the last deploy.",
+)
+def task_failing(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    """Return one alert for each name of a task: it stays open while the task fails again within the window."""
+    by_task: dict[tuple[str, str], list[FailingTask]] = {}
+    for group in evidence.failing_tasks:
+        if group.last_seen >= evidence.now - window_seconds:
+            by_task.setdefault((group.plant, group.task), []).append(group)
+    for (plant, task), groups in by_task.items():
+        errors = "; ".join(group.error for group in groups[:NAMED])
+        more = f"; and {len(groups) - NAMED:,} more" if len(groups) > NAMED else ""
+        said = f"{task} of {plant} failed: {errors}{more}."
+        yield Reading({"plant": plant, "task_name": task}, float(len(groups)), said)
 
 
 @register_condition(

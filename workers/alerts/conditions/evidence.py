@@ -67,6 +67,16 @@ class NewFailures:
 
 
 @dataclass(frozen=True, slots=True)
+class FailingTask:
+    """A group of failures of an attached plant's tasks that was seen recently. error: its exception."""
+
+    plant: str
+    task: str
+    error: str
+    last_seen: float
+
+
+@dataclass(frozen=True, slots=True)
 class FailingReceiver:
     """A receiver that messages do not reach: maximum tries of a waiting one, and how many were given up."""
 
@@ -113,6 +123,7 @@ class Evidence:
     plans: Sequence[FailureRecord] = ()
     runs: Sequence[FailureRecord] = ()
     new_failures: Sequence[NewFailures] = ()
+    failing_tasks: Sequence[FailingTask] = ()
     failing: Sequence[FailingReceiver] = ()
     audit: AuditFacts | None = None
     load_per_core: float | None = None

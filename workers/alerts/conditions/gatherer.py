@@ -27,6 +27,7 @@ from workers.alerts.conditions.evidence import (
     AuditFacts,
     Evidence,
     FailingReceiver,
+    FailingTask,
     FailureRecord,
     LedgerTick,
     LoopFacts,
@@ -40,7 +41,7 @@ from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Override, Plan, Run
 from workers.steering import overrides
 from workers.steering.scope import list_active_loops
-from workers.task_history.failures import list_new_groups
+from workers.task_history.failures import list_new_groups, list_recent_groups
 
 # The maximum age of a snapshot that still describes the plant.
 FRESH_SECONDS = 5.0
@@ -101,6 +102,10 @@ class Gatherer:
             new_failures=[
                 NewFailures(group.plant, group.name, group.error, group.first_seen, group.count)
                 for group in list_new_groups(now - MAX_WINDOW_SECONDS)
+            ],
+            failing_tasks=[
+                FailingTask(group.plant, group.name, group.error, group.last_seen)
+                for group in list_recent_groups(now - MAX_WINDOW_SECONDS)
             ],
             failing=list_failing_receivers(since),
             audit=self._read_audit_facts(now, monotonic_seconds),

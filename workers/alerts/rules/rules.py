@@ -64,6 +64,8 @@ ROUTING = ("group_by", "escalation", "team")
 FIELDS = ("condition", "matchers", *ROUTING, "enabled", *TEXTS, *(number.name for number in NUMBERS))
 CONSOLES = "consoles"
 HELP_PATH = "/help/operate/alerts/"
+# Conditions whose page in Help is that of another condition.
+DESCRIBED_WITH = {"sensor_above": "sensor_silent", "sensor_below": "sensor_silent", "task_failing": "failure_group_new"}
 
 
 def matches(matchers: Sequence[Matcher], labels: Mapping[str, str]) -> bool:
@@ -255,8 +257,7 @@ def get_help_path(rule: AlertRule) -> str:
     """Return the rule's runbook: the one that it names, else the page in Help of its condition's default rule."""
     if rule.runbook:
         return rule.runbook
-    # One page covers everything that is watched of sensors.
-    name = "sensor_silent" if rule.condition in ("sensor_above", "sensor_below") else rule.condition
+    name = DESCRIBED_WITH.get(rule.condition, rule.condition)
     shipped = CONDITIONS[name].rule if name in CONDITIONS else None
     return f"{HELP_PATH}{shipped.name}/" if shipped else HELP_PATH
 

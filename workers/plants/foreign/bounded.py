@@ -76,6 +76,9 @@ class BoundedPlant(ElasticPlant):
     def start_task(self, request: TaskRequest) -> None:
         self._call_within(self.adapter.start_task, request)
 
+    def revoke_tasks(self, task_ids: Sequence[str], terminate: bool) -> None:
+        self._call_within(self.adapter.revoke_tasks, task_ids, terminate)
+
     def close(self) -> None:
         """Close the adapter now, or after a late order has ended: the order is not interrupted."""
         if not self._late.is_set():

@@ -3,7 +3,7 @@
 `workers.plants.foreign.adapters` finds it; pages, API, commands, and the check of a registration follow it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -191,6 +191,13 @@ class Adapter(ElasticPlant):
         """
         raise BadInput("plant", "has no tasks that Weir can start.")
 
+    def revoke_tasks(self, task_ids: Sequence[str], terminate: bool) -> None:
+        """Keep tasks from starting. terminate: also end those that run. Tasks that ended don't change.
+
+        Only of kinds with `AdapterKind.revokes_tasks`. Raise what `get_topology` raises.
+        """
+        raise BadInput("plant", "has no tasks that Weir can revoke.")
+
     def undo(self, kind: str, subject: str, before: str) -> None:
         """Restore the former value. Raise as `read_before` does, and `PartialUndo` if only a part followed."""
         raise BadInput("kind", "is not available: this plant has no interventions.")
@@ -273,9 +280,11 @@ class AdapterKind:
     interventions: what people may do there besides. ends_idle: if fewer tasks are ordered, only idle ones end, so a
     person's order is repeated (`repeated_orders`). completes: whether it reports each completion, so that each of its
     pools has a concurrency loop. open_retry_outlet: opens where its tasks are sent again, with a name for what is
-    staged there; open_messages: opens the messages of its queues. Both raise `PlantUnavailable` and `BadInput`.
+    staged there; open_messages: opens the messages of its queues, with the names of known queues. Both raise
+    `PlantUnavailable` and `BadInput`.
     build_guard: returns the files that start the guard beside such a system, () if it needs none. starts_tasks: whether
-    people can start tasks there (`Adapter.start_task`).
+    people can start tasks there (`Adapter.start_task`); revokes_tasks: whether they can revoke several at once
+    (`Adapter.revoke_tasks`).
     """
 
     name: str
@@ -297,9 +306,10 @@ class AdapterKind:
     ends_idle: bool = False
     completes: bool = False
     open_retry_outlet: Callable[[PlantAddress, str], RetryOutlet] | None = None
-    open_messages: Callable[[PlantAddress], QueueMessages] | None = None
+    open_messages: Callable[[PlantAddress, Collection[str]], QueueMessages] | None = None
     build_guard: Callable[[PlantAddress], Sequence[GuardManifest]] | None = None
     starts_tasks: bool = False
+    revokes_tasks: bool = False
 
     def run_inspection(self, address: PlantAddress) -> FoundPlant:
         """Return what exists there; change nothing. Raise `PlantUnavailable`, `InvalidPlantResponse`, `BadInput`."""

@@ -1,7 +1,8 @@
-"""Messages of a plant's queues that a person moves, requeues, or deletes. An adapter kind may implement it."""
+"""Messages of a plant's queues that a person views, moves, requeues, or deletes. An adapter kind may implement it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 MOVE, REQUEUE, PURGE = "move", "requeue", "purge"
@@ -9,18 +10,41 @@ ACTIONS = (MOVE, REQUEUE, PURGE)
 MAX_MESSAGES = 5_000
 
 
-@dataclass(frozen=True)
-class MessagePreview:
-    """The oldest messages of a queue: how many wait in all, and of the oldest ones their tasks and origins.
+@dataclass(frozen=True, kw_only=True)
+class WaitingMessage:
+    """A message that waits in a queue. Texts are "" if it doesn't contain them.
 
-    tasks: name of the task → messages, "" if they name none. origins: queue that a message was dead-lettered from →
-    messages, "" for those that were not dead-lettered.
+    args, kwargs: redacted as in the task history. size_bytes: of its body. sent_at: by the clock of the broker or of
+    the producer, in seconds since 1970; None: the message has no time. origin: the queue that it was dead-lettered
+    from. priority: of the message, as the broker counts; None: it has none.
     """
 
+    id: str = ""
+    task: str = ""
+    args: str = ""
+    kwargs: str = ""
+    size_bytes: int = 0
+    sent_at: float | None = None
+    origin: str = ""
+    priority: int | None = None
+
+
+@dataclass(frozen=True)
+class MessagePreview:
+    """How many messages wait in a queue, and those that workers take next."""
+
     waiting: int
-    messages: int
-    tasks: Mapping[str, int] = field(default_factory=dict)
-    origins: Mapping[str, int] = field(default_factory=dict)
+    messages: Sequence[WaitingMessage]
+
+    @property
+    def tasks(self) -> Mapping[str, int]:
+        """Return name of the task → messages; "" if they name none."""
+        return Counter(message.task for message in self.messages)
+
+    @property
+    def origins(self) -> Mapping[str, int]:
+        """Return queue that messages were dead-lettered from → messages; "" if they were not."""
+        return Counter(message.origin for message in self.messages)
 
 
 @dataclass(frozen=True)
@@ -43,11 +67,11 @@ class QueueMessages(Protocol):
     """The messages of a plant's queues. Its methods raise BadInput, PlantUnavailable, and InvalidPlantResponse."""
 
     def preview(self, queue: str, most: int) -> MessagePreview:
-        """Return what the oldest messages are. RabbitMQ marks them as redelivered."""
+        """Return the messages that workers take next, at most so many. RabbitMQ marks them as redelivered."""
         ...
 
     def act(self, action: str, queue: str, most: int, destination: str = "") -> MovedMessages:
-        """Move the oldest messages to a destination, requeue them to where they came from, or delete them.
+        """Move the messages that workers take next, requeue them to where they came from, or delete them.
 
         A message is in one queue at any time, whenever the connection ends.
         """

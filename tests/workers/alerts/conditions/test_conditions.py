@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.workers.alerts.checks import Looks, attached, banded, plant, rule, shipped, the_alert
-from workers.alerts.conditions.evidence import STALE, LedgerTick, LoopFacts, NewFailures
+from workers.alerts.conditions.evidence import STALE, FailingTask, LedgerTick, LoopFacts, NewFailures
 from workers.alerts.lifecycle.inhibition import Party, find_causes
 from workers.alerts.lifecycle.models import Alert, Receiver
 from workers.alerts.rules import rules
@@ -84,6 +84,25 @@ def test_new_failures_of_a_plant_are_one_alert_for_an_hour(looks, plant_rules):
     looks.pass_seconds(3_600, 60.0)
     looks.pass_seconds(60)
     assert the_alert(rule_name="failure-group-new").state == "resolved"
+
+
+def test_a_chosen_task_that_fails_is_one_alert_until_it_has_not_failed_for_the_window(looks):
+    chosen = [{"label": "task_name", "is": "~", "value": "shop.pay*"}]
+    terms = {"threshold": 1, "clear_threshold": 1, "window_seconds": 600, "keep_seconds": 0}
+    rule("payments", condition="task_failing", matchers=chosen, title="{task_name} failed", **terms)
+
+    def fail(task, age):
+        return FailingTask("shop", task, "KeyError(a)", looks.now - age)
+
+    looks.more["failing_tasks"] = [fail("shop.pay", 30), fail("shop.mail", 30), fail("shop.pay2", 700)]
+    looks.pass_seconds(4)
+    assert firing() == [("shop.pay failed", "shop.pay of shop failed: KeyError(a).")]
+    looks.pass_seconds(500, 50.0)
+    looks.more["failing_tasks"] = [fail("shop.pay", 0)]
+    looks.pass_seconds(500, 50.0)
+    assert len(firing()) == 1 and Alert.objects.count() == 1
+    looks.pass_seconds(200, 50.0)
+    assert the_alert().state == "resolved"
 
 
 def test_what_a_silent_plant_or_a_worker_that_is_gone_brings_with_it_stands_below_it():

@@ -226,6 +226,7 @@ ADAPTER = AdapterKind(
     open_retry_outlet=open_outlet,
     open_messages=open_messages,
     starts_tasks=True,
+    revokes_tasks=True,
     inspect=inspect,
     build_guard=build_guard,
 )

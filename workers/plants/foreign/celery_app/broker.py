@@ -8,8 +8,8 @@ its management plugin reports how many messages are unacknowledged and how many 
 
 import ssl
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -162,6 +162,17 @@ def resolve_host(host: str, port: int, is_tls: bool) -> str:
     return host if is_tls else addresses[0]
 
 
+@contextmanager
+def convert_redis_errors(name: str) -> Iterator[None]:
+    """Convert the errors of requests to an app's Redis to `InvalidPlantResponse` and `PlantUnavailable`."""
+    try:
+        yield
+    except redis.ResponseError as error:
+        raise InvalidPlantResponse(f"{name} rejected the request: {error}.") from None
+    except (redis.RedisError, OSError) as error:
+        raise PlantUnavailable(f"{name} can't be reached ({describe_connection_error(error)}).") from None
+
+
 class RedisBroker:
     """Redis or Valkey."""
 
@@ -204,15 +215,11 @@ class RedisBroker:
 
     def _fetch_counts(self, commands: Sequence[tuple[str, str]]) -> list[int]:
         """Return the count of each command, or 0 if the key is not a list."""
-        try:
+        with convert_redis_errors(self._name):
             pipeline = self.server.pipeline(transaction=False)
             for command, key in commands:
                 pipeline.llen(key) if command == "LLEN" else pipeline.hlen(key)
             answers = pipeline.execute(raise_on_error=False)
-        except redis.ResponseError as error:
-            raise InvalidPlantResponse(f"{self._name} rejected the request: {error}.") from None
-        except (redis.RedisError, OSError) as error:
-            raise PlantUnavailable(f"{self._name} can't be reached ({describe_connection_error(error)}).") from None
         counts = []
         for answer in answers:
             is_refusal = isinstance(answer, redis.ResponseError)

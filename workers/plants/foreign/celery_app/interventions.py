@@ -6,7 +6,7 @@ with what undoes it.
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from common.errors import BadInput
 from workers.plants.foreign.celery_app.remote_control import RemoteControl, WorkerPool
@@ -33,6 +33,7 @@ INTERVENTIONS = (
 )
 RATE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,3})?(/[smh])?\Z")
 NO_LIMIT = "0"
+REVOKED_AT_ONCE = 500  # tasks of one order, about 20 KB
 MAX_NAMED = 20  # maximum number of names in an error message
 RETAINED_SECONDS = 90 * 24 * 3_600  # resumed queues, since the last pause at the app was undone
 Errors = dict[str, PlantUnavailable | InvalidPlantResponse]  # by worker
@@ -97,6 +98,16 @@ class AppInterventions:
             limits, silent = self._list_limits(subject, workers)
             asked, left_out = self._select_workers(kind, subject, limits, silent)
             failed = self._control.order_all("rate_limit", asked, task_name=subject, rate_limit=value) | left_out
+        for error in failed.values():
+            raise error
+
+    def revoke(self, task_ids: Sequence[str], terminate: bool) -> None:
+        """Order all workers to revoke tasks. Raise the error of a worker that did not, after all were ordered."""
+        workers = self._list_all_workers(self._control.list_pools())
+        failed: Errors = {}
+        for start in range(0, len(task_ids), REVOKED_AT_ONCE):
+            part = list(task_ids[start : start + REVOKED_AT_ONCE])
+            failed |= self._control.order_all("revoke", workers, task_id=part, terminate=terminate)
         for error in failed.values():
             raise error
 

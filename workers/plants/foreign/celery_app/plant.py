@@ -263,6 +263,9 @@ class CeleryPlant(Adapter):
         if request.queue not in self._broker.read_queue_lengths([request.queue]):
             raise BadInput("queue", f"{request.queue} does not exist at the broker.")
 
+    def revoke_tasks(self, task_ids: Sequence[str], terminate: bool) -> None:
+        self._interventions.revoke(task_ids, terminate)
+
     def start_task(self, request: TaskRequest) -> None:
         self._send(request)
 

@@ -10,15 +10,13 @@ from typing import Any
 
 import redis
 
-from common.errors import describe_connection_error
 from queues.lua.script import load_script
-from workers.plants.foreign.celery_app.broker import AmqpBroker, RedisBroker, create_app
+from workers.plants.foreign.celery_app.broker import AmqpBroker, RedisBroker, convert_redis_errors, create_app
 from workers.plants.foreign.celery_app.message_moves import HEARTBEAT_SECONDS, MovingChannel
 from workers.plants.foreign.celery_app.retry_message import build_amqp_message, build_redis_message, read_destination
 from workers.plants.foreign.celery_app.transport import read_layout
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.retry_outlet import DestinationMissing, RetriedTask, RetryOutlet, StagingLost
-from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 AT_ONCE = 500
 MAX_MOVED = 200  # by one script: the broker serves nobody else meanwhile
@@ -48,7 +46,7 @@ class RedisOutlet:
         self._broker = RedisBroker(address)
 
     def write_staging(self, tasks: Sequence[RetriedTask]) -> int:
-        with self._convert_errors() as server:
+        with self._open_server() as server:
             server.delete(self._staging, self._mark)
             for start in range(0, len(tasks), AT_ONCE):
                 part = tasks[start : start + AT_ONCE]
@@ -57,7 +55,7 @@ class RedisOutlet:
         return self.count_staged()
 
     def count_staged(self) -> int:
-        with self._convert_errors() as server:
+        with self._open_server() as server:
             pipeline = server.pipeline(transaction=True)
             pipeline.llen(self._staging)
             pipeline.exists(self._mark)
@@ -68,7 +66,7 @@ class RedisOutlet:
 
     def send(self, most: int) -> int:
         moved = 0
-        with self._convert_errors() as server:
+        with self._open_server() as server:
             while moved < most:
                 part = min(MAX_MOVED, most - moved)
                 answer: Any = server.eval(
@@ -80,7 +78,7 @@ class RedisOutlet:
         return moved
 
     def discard(self) -> int:
-        with self._convert_errors() as server:
+        with self._open_server() as server:
             pipeline = server.pipeline(transaction=True)
             pipeline.llen(self._staging)
             pipeline.delete(self._staging, self._mark)
@@ -95,13 +93,9 @@ class RedisOutlet:
         self._broker.close()
 
     @contextmanager
-    def _convert_errors(self) -> Iterator[redis.Redis]:
-        try:
+    def _open_server(self) -> Iterator[redis.Redis]:
+        with convert_redis_errors(self._name):
             yield self._broker.server
-        except redis.ResponseError as error:
-            raise InvalidPlantResponse(f"{self._name} rejected the request: {error}.") from None
-        except (redis.RedisError, OSError) as error:
-            raise PlantUnavailable(f"{self._name} can't be reached ({describe_connection_error(error)}).") from None
 
 
 class AmqpOutlet:

@@ -37,16 +37,17 @@ def check_task(
     """
     known = {task for of_worker in registered.values() for task in of_worker}
     if request.name not in known:
-        raise BadInput("task", f"{request.name[:80]!r} is not registered{_describe_known(request.name, known)}")
+        raise BadInput("task", f"{request.name[:80]!r} is not registered{describe_known(request.name, known)}")
     if request.queue not in queues:
-        raise BadInput("queue", f"{request.queue[:80]!r} is unknown{_describe_known(request.queue, queues)}")
+        raise BadInput("queue", f"{request.queue[:80]!r} is unknown{describe_known(request.queue, queues)}")
     consumers = [pool.worker for pool in pools if request.queue in pool.queues]
     unaware = [worker for worker in consumers if request.name not in registered.get(worker, {})]
     if unaware:
         raise BadInput("queue", f"{request.queue} is consumed by {unaware[0]}, which doesn't know {request.name}.")
 
 
-def _describe_known(name: str, known: Iterable[str]) -> str:
+def describe_known(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence about an unknown name: the known name that resembles it, or some known names."""
     names = sorted(known)
     if suggestion := suggest(name, names):
         return f"{suggestion}."

@@ -33,7 +33,7 @@ def build_update(
     task_id, worker = make_storable(parse_name(event.get("uuid"))), make_storable(parse_name(event.get("hostname")))
     if group != "task" or state not in STATES or not task_id or len(task_id) > MAX_ID:
         return None
-    args, kwargs, are_exact = _read_arguments(event, shown)
+    args, kwargs, are_exact = read_arguments(event, shown)
     return TaskUpdate(
         id=task_id,
         state=state,
@@ -64,7 +64,7 @@ def _find_queue(event: Mapping[str, object], state: str, worker: str, queues: Ma
     return consumed[0] if len(consumed) == 1 else ""
 
 
-def _read_arguments(event: Mapping[str, object], shown: str) -> tuple[str | None, str | None, bool]:
+def read_arguments(event: Mapping[str, object], shown: str) -> tuple[str | None, str | None, bool]:
     """Return the arguments, and whether they are complete and unaltered; None if the event has none."""
     if "args" not in event and "kwargs" not in event:
         return None, None, False
