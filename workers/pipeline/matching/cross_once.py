@@ -17,7 +17,6 @@ from workers.pipeline.matching import retained
 from workers.pipeline.matching.attempt_matcher import AttemptMatcher, BatchKeys
 from workers.pipeline.matching.open_attempts import AttemptTable, Changes
 from workers.pipeline.matching.step_conditions import StepConditions
-from workers.pipeline.matching.threshold import Candidates, NewEvents, Threshold, ThresholdSearch
 from workers.pipeline.patterns.pattern import Step
 from workers.pipeline.patterns.scalars import Scalar, compile_scalar, list_values, read_place
 
@@ -81,12 +80,11 @@ class Batch:
 class CrossOnceMatcher(AttemptMatcher):
     """Matcher for sequences with conditions between steps. A batch reads the open attempts of its keys."""
 
-    def __init__(self, conditions: StepConditions) -> None:
+    def __init__(self, conditions: StepConditions, has_minima: bool = False) -> None:
         pattern = conditions.pattern
         self._conditions, self._plan, self._within_us = conditions, pattern.plain or (), pattern.within_us
         self._single = SingleEvents(conditions, self._plan, self._within_us)
-        self._threshold = Threshold.build(conditions)
-        self.attempts = AttemptTable(pattern.within_us, len(self._plan), by_step=False)
+        self.attempts = AttemptTable(pattern.within_us, len(self._plan), by_step=False, has_minima=has_minima)
 
     @property
     def begins(self) -> int:
@@ -99,10 +97,12 @@ class CrossOnceMatcher(AttemptMatcher):
             rows, masks = rows.take(pa.array(wanted)), masks[wanted]
         if not len(masks):
             return retained.build_empty()
-        batch_keys = BatchKeys.build(rows, self.attempts)
+        return self.take_relevant(rows, masks, BatchKeys.build(rows, self.attempts))
+
+    def take_relevant(self, rows: pa.RecordBatch, masks: np.ndarray, batch_keys: BatchKeys) -> retained.Matches:
+        """Process rows whose masks are not 0."""
         batch, attempts = self._read_batch(rows, masks, batch_keys)
-        found = self._search_threshold(batch, attempts)
-        complete, left = self._process(batch, attempts, batch.known) if found is None else found
+        complete, left = self._process(batch, attempts, batch.known)
         events, places = self.find_events(rows, batch.get_numbers(complete[:, 0]), batch.get_places(complete))
         matches = self._conditions.build_matches(events, places)
         self._keep(rows, batch, batch_keys, left)
@@ -114,7 +114,7 @@ class CrossOnceMatcher(AttemptMatcher):
         key_of, numbers = self.attempts.read(batch_keys.numbers[known_keys])
         places = self.attempts.get_events(numbers)
         attempt, step = np.nonzero(places >= 0)
-        names = [*map(retained.format_read_name, self._names), "time"]
+        names = [*self.read_names, "time"]
         events = rows.select(names)
         if len(attempt):
             kept = self.attempts.take_columns(places[attempt, step], names)
@@ -136,38 +136,11 @@ class CrossOnceMatcher(AttemptMatcher):
         return batch, Attempts(taken_rows, keys, taken, self.attempts.get_first(numbers))
 
     @property
-    def _names(self) -> tuple[str, ...]:
+    def read_names(self) -> list[str]:
+        """Return the columns that conditions and measures read."""
         plan = self._conditions.pattern.bindings
         assert plan is not None
-        return plan.names
-
-    def _search_threshold(self, batch: Batch, attempts: "Attempts") -> tuple[np.ndarray, "Attempts"] | None:
-        """Return the result of `_process` if the only condition is a threshold, and None otherwise."""
-        if self._threshold is None:
-            return None
-        known, masks = batch.known, batch.masks[batch.known :]
-        new = np.arange(known, len(batch.key))
-        opening = new[(masks & self._plan[0].bit) != 0]
-        rows = np.concatenate((np.arange(known), opening))  # every open attempt has one event
-        numbers = self._threshold.convert(self._conditions.evaluate(self._threshold.taken, batch.events, rows))
-        bounds = self._threshold.convert(self._conditions.evaluate(self._threshold.own, batch.events, new))
-        if numbers is None or bounds is None or (self._threshold.includes_equal and np.isinf(bounds).any()):
-            return None
-        candidate = np.full(len(new), -1)
-        candidate[opening - known] = np.arange(known, len(rows))
-        candidates = Candidates(batch.key[rows], batch.time[rows], numbers, int(batch.key.max()) + 1)
-        bounds = np.where((masks & self._plan[1].bit) != 0, bounds, np.nan)
-        events = NewEvents(batch.key[known:], batch.time[known:], bounds, candidate)
-        search = ThresholdSearch(candidates, known, events, self._within_us, self._threshold.includes_equal)
-        taken, takers, stay = search.run()
-        complete = np.stack((rows[taken], takers + known), axis=1)
-        left = rows[stay]
-        return complete, Attempts(
-            np.stack((left, np.full(len(left), -1)), axis=1),
-            batch.key[left],
-            np.ones(len(left), np.int64),
-            batch.time[left],
-        )
+        return [*map(retained.format_read_name, plan.names)]
 
     def _process(self, batch: Batch, attempts: Attempts, start: int) -> tuple[np.ndarray, Attempts]:
         """Process the events from `start` on. Returns the rows of the matches, and the attempts that stay open."""

@@ -3,9 +3,9 @@
 Pure: no Spark, no Redis, no clock.
 
 Plain sequences are matched over whole batches at a time (`sequence_once`, `sequence_rows`; with conditions between
-steps: `cross_once`, `cross_rows`). All other patterns are matched event by event (`conjunction_once`, `interpreted`).
-All matchers are exact, however the events are divided into batches. State belongs to key groups, with one value for
-each, so that groups can be processed anywhere.
+steps: `cross_once`, `threshold_once`, `cross_rows`). All other patterns are matched event by event
+(`conjunction_once`, `interpreted`). All matchers are exact, however the events are divided into batches. State belongs
+to key groups, with one value for each, so that groups can be processed anywhere.
 
 A matcher searches an event only if something of its key is open, or an earlier event of the batch may start a match.
 All other events can add to no match, whatever follows: `once` gives an event to an open attempt or starts one with it,
@@ -44,6 +44,8 @@ from workers.pipeline.matching.search_limit import SearchLimit
 from workers.pipeline.matching.sequence_once import SequenceOnceMatcher
 from workers.pipeline.matching.sequence_rows import SequenceRows
 from workers.pipeline.matching.step_conditions import StepConditions
+from workers.pipeline.matching.threshold import Threshold
+from workers.pipeline.matching.threshold_once import ThresholdOnceMatcher
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.predicate import format_previous_name
 from workers.pipeline.patterns.shedding import label_events
@@ -228,7 +230,8 @@ def create_raw_matcher(pattern: Pattern, refuses_excess: bool = False, limit: Se
         if steps and pattern.consume == "skip-past-last":
             return CrossRows(steps)
         if steps and pattern.is_relaxed:
-            return CrossOnceMatcher(steps)
+            threshold = Threshold.build(steps)
+            return ThresholdOnceMatcher(steps, threshold) if threshold else CrossOnceMatcher(steps)
         return AutomatonMatcher(pattern, refuses_excess, limit)
     if pattern.plain and pattern.consume == "skip-past-last":
         return SequenceRows(pattern)

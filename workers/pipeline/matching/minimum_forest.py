@@ -1,116 +1,121 @@
 """Find the first number below a bound in each of many lists of numbers.
 
-Each list is the bottom level of a tree, which is stored in arrays. A node of the level above has the minimum of FANOUT
-numbers, and so on up to a single node. To find the first number below a bound, a search descends into the first node
-whose minimum is below the bound. Searches in different lists run together. A search among n numbers takes log(n) steps,
-instead of n comparisons.
+Each list is the bottom level of a tree. A node of the level above has the minimum of FANOUT numbers, and so on up to a
+level of at most FANOUT nodes. To find the first number below a bound, a search descends into the first node whose
+minimum is below the bound. Searches in different lists run together. A search among n numbers takes log(n) steps,
+instead of n comparisons. A list that gets or loses a number changes one node of each level.
+
+All trees are in one array, so they can grow and stay between batches. The levels of a tree follow each other, the
+numbers first. Places without a number are infinite, so infinity is never found.
 """
 
-import math
-
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 FANOUT = 8
 
 
-class MinimumForest:
-    """The lists 0, 1, …. Each list has places for numbers, which are empty at first.
+def compute_tree_sizes(rooms: np.ndarray) -> np.ndarray:
+    """Return how many places of the array the trees of lists take. rooms: up to FANOUT, or multiples of FANOUT."""
+    sizes, nodes = rooms.astype(np.int64), rooms
+    while (nodes > FANOUT).any():
+        nodes = _count_parents(nodes)
+        sizes += nodes
+    return sizes
 
-    lengths: number of places of each list. includes_equal: whether numbers equal to the bound are also found.
+
+def _count_parents(nodes: np.ndarray) -> np.ndarray:
+    """Return the places of the level above a level, a multiple of FANOUT; 0 if there is no such level."""
+    parents: np.ndarray = np.where(nodes > FANOUT, -(-nodes // FANOUT**2) * FANOUT, 0)
+    return parents
+
+
+class MinimumForest:
+    """Some trees of an array.
+
+    minima: float64. Its first and its last FANOUT places belong to no tree. starts, rooms: first place of each tree,
+    and how many numbers its list has room for.
     """
 
-    def __init__(self, lengths: np.ndarray, includes_equal: bool) -> None:
-        self._compare = np.less_equal if includes_equal else np.less
-        self._levels: list[np.ndarray] = []
-        self._starts: list[np.ndarray] = []
-        nodes = lengths
-        while True:
-            blocks = np.maximum(1, -(-nodes // FANOUT))
-            self._levels.append(np.full((int(blocks.sum()), FANOUT), np.nan))
-            self._starts.append(np.cumsum(blocks) - blocks)
-            if not len(blocks) or blocks.max() == 1:
-                break
-            nodes = blocks
+    def __init__(self, minima: np.ndarray, starts: np.ndarray, rooms: np.ndarray) -> None:
+        self._minima, self._rooms = minima, rooms
+        self._blocks = sliding_window_view(minima, FANOUT)
+        # The levels above the top of a tree are the first places of the array. A search finds their first node.
+        starts = starts.astype(np.int64)
+        self._levels = [starts]
+        nodes = rooms.astype(np.int64)
+        while (has_parents := nodes > FANOUT).any():
+            starts, nodes = starts + nodes, _count_parents(nodes)
+            self._levels.append(np.where(has_parents, starts, 0))
 
-    def fill(self, lists: np.ndarray, places: np.ndarray, values: np.ndarray) -> None:
-        """Put numbers at places of lists, before the first search. NaN is never found."""
-        self._levels[0].reshape(-1)[self._starts[0][lists] * FANOUT + places] = values
-        for below, above, starts, starts_above in zip(
-            self._levels, self._levels[1:], self._starts, self._starts[1:], strict=False
-        ):
-            blocks = np.diff(starts, append=len(below))
-            list_of = np.repeat(np.arange(len(starts)), blocks)
-            place = np.arange(len(below)) - starts[list_of]
-            above.reshape(-1)[starts_above[list_of] * FANOUT + place] = np.fmin.reduce(below, axis=1)
+    def find(self, trees: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+        """Return, for each of some distinct trees, the place in its list of the first number below a bound, or -1."""
+        places, limits = np.zeros(len(trees), np.int64), bounds[:, None]
+        for level in reversed(self._levels):
+            blocks = self._blocks[level[trees] + places * FANOUT]
+            places = places * FANOUT + (blocks < limits).argmax(axis=1)
+        # A list with less room than FANOUT is followed by the numbers of other lists.
+        is_found = (places < self._rooms[trees]) & (self._minima[self._levels[0][trees] + places] < bounds)
+        return np.where(is_found, places, -1)
 
-    def finish(self, number: int, values: np.ndarray) -> None:
-        """Replace the numbers of a list after its last search."""
-        start = int(self._starts[0][number]) * FANOUT
-        self._levels[0].reshape(-1)[start : start + len(values)] = values
+    def add(self, trees: np.ndarray, places: np.ndarray, values: np.ndarray) -> None:
+        """Put numbers at empty places of lists. trees: equal trees must be adjacent, with ascending places."""
+        for level in self._levels:
+            at = level[trees] + places
+            begins = np.flatnonzero(np.diff(at, prepend=-1))
+            if len(begins) < len(at):
+                values = np.minimum.reduceat(values, begins)
+                at, trees, places = at[begins], trees[begins], places[begins]
+            self._minima[at] = np.minimum(self._minima[at], values)
+            places = places // FANOUT
 
-    def find(self, lists: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-        """Return, for each of some distinct lists, the first place whose number is below a bound, or -1."""
-        places = np.full(len(lists), -1, np.int64)
-        has_one = self._compare(self._levels[-1][lists], bounds[:, None]).any(axis=1)
-        lists, own_bounds, place = lists[has_one], bounds[has_one, None], np.zeros(np.count_nonzero(has_one), np.int64)
-        for level, starts in zip(reversed(self._levels), reversed(self._starts), strict=True):
-            first = self._compare(level[starts[lists] + place], own_bounds).argmax(axis=1)
-            place = place * FANOUT + first
-        places[has_one] = place
-        return places
-
-    def get_values(self, lists: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Return the numbers at places of lists."""
-        values: np.ndarray = self._levels[0].reshape(-1)[self._starts[0][lists] * FANOUT + places]
-        return values
-
-    def add(self, lists: np.ndarray, places: np.ndarray, values: np.ndarray) -> None:
-        """Put a number at an empty place of each of some distinct lists."""
-        for level, starts in zip(self._levels, self._starts, strict=True):
-            places, slot = np.divmod(places, FANOUT)
-            row = starts[lists] + places
-            level[row, slot] = np.fmin(level[row, slot], values)
-
-    def remove(self, lists: np.ndarray, places: np.ndarray) -> None:
+    def remove(self, trees: np.ndarray, places: np.ndarray) -> None:
         """Empty a place of each of some distinct lists."""
-        values: np.ndarray | float = np.nan
-        for level, starts in zip(self._levels, self._starts, strict=True):
-            places, slot = np.divmod(places, FANOUT)
-            row = starts[lists] + places
-            level[row, slot] = values
-            if level is not self._levels[-1]:
-                values = np.fmin.reduce(level[row], axis=1)
+        below = self._levels[0][trees]
+        self._minima[below + places] = np.inf
+        for level in self._levels[1:]:
+            places = places // FANOUT
+            blocks, below = self._blocks[below + places * FANOUT], level[trees]
+            while blocks.shape[1] > 1:  # faster than a reduction of short rows
+                half = blocks.shape[1] // 2
+                blocks = np.minimum(blocks[:, :half], blocks[:, half:])
+            self._minima[below + places] = blocks[:, 0]
+
+    def get_tree(self, tree: int) -> "MinimumTree":
+        levels = [int(level[tree]) for level in self._levels]
+        top = levels.index(0) if 0 in levels else len(levels)
+        return MinimumTree(memoryview(self._minima), levels[:top], int(self._rooms[tree]))
 
 
 class MinimumTree:
-    """The same search in a single list. It is faster than arrays if there are few lists. Infinity is never found."""
+    """A single tree of a forest. For few trees, its search is faster than one that uses arrays.
 
-    def __init__(self, values: list[float]) -> None:
-        self._size = 1 << max(0, len(values) - 1).bit_length()
-        leaves = [math.inf if value != value else value for value in values]
-        self._minima = [math.inf] * self._size + leaves + [math.inf] * (self._size - len(values))
-        for node in range(self._size - 1, 0, -1):
-            self._minima[node] = min(self._minima[2 * node], self._minima[2 * node + 1])
+    levels: first place of each level, the numbers first.
+    """
+
+    def __init__(self, minima: memoryview, levels: list[int], room: int) -> None:
+        self._minima, self._levels, self._width = minima, levels, min(room, FANOUT)
+        self._top_down = levels[::-1]
 
     def find(self, bound: float) -> int:
-        """Return the first place whose number is below a bound, or -1."""
-        minima, node = self._minima, 1
-        if not minima[1] < bound:
-            return -1
-        while node < self._size:
-            node *= 2
-            if not minima[node] < bound:
-                node += 1
-        return node - self._size
+        """Return the place of the first number below a bound, or -1."""
+        minima, place = self._minima, 0
+        for level in self._top_down:
+            start = level + place * FANOUT
+            for node in range(start, start + self._width):
+                if minima[node] < bound:
+                    place = node - level
+                    break
+            else:
+                return -1
+        return place
 
     def set(self, place: int, value: float) -> None:
-        """Set the number at a place. NaN: the place is empty."""
-        minima, node = self._minima, self._size + place
-        minima[node] = math.inf if value != value else value
-        while node > 1:
-            node //= 2
-            minima[node] = min(minima[2 * node], minima[2 * node + 1])
-
-    def list_values(self) -> list[float]:
-        """Return the numbers; infinity for empty places."""
-        return self._minima[self._size :]
+        """Set the number at a place. Infinity: the place is empty."""
+        minima, below = self._minima, self._levels[0]
+        minima[below + place] = value
+        for level in self._levels[1:]:
+            place //= FANOUT
+            start = below + place * FANOUT
+            minima[level + place] = min(minima[start : start + FANOUT])
+            below = level

@@ -76,13 +76,6 @@ class NumberLists:
         self._lengths.values[distinct] += counts
         self._total += len(numbers)
 
-    def replace(self, keys: np.ndarray, counts: np.ndarray, numbers: np.ndarray) -> None:
-        """Replace the lists of keys. keys: distinct. counts: new lengths. numbers: of all lists, list by list."""
-        self._make_room(keys, counts)
-        self._numbers.values[expand_ranges(self._starts.values[keys], counts)] = numbers
-        self._total += len(numbers) - int(self._lengths.values[keys].sum())
-        self._lengths.values[keys] = counts
-
     def renumber(self, new_numbers: np.ndarray) -> None:
         """Replace each number by its new number."""
         used = expand_ranges(self._starts.values, self._lengths.values)
@@ -117,3 +110,55 @@ class NumberLists:
         self._numbers.replace(self._numbers.values[expand_ranges(self._starts.values, lengths)])
         self._starts.replace(np.cumsum(lengths) - lengths)
         self._room.replace(lengths)
+
+
+class StepQueues:
+    """The open attempts of each key in queues, one for each number of events taken. Each queue is empty at first.
+
+    Attempts leave a queue in the order in which they joined it. steps: number of events of a match.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self._queues = [NumberLists() for _ in range(max(1, steps - 1))]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(queue.nbytes for queue in self._queues)
+
+    def add_keys(self, count: int) -> None:
+        """Add keys without attempts until there are `count` keys."""
+        for queue in self._queues:
+            queue.add_keys(count)
+
+    def has_open(self, keys: np.ndarray) -> np.ndarray:
+        """Return whether each key has open attempts."""
+        has_open: np.ndarray = np.logical_or.reduce([queue.lengths[keys] > 0 for queue in self._queues])
+        return has_open
+
+    def read(self, keys: np.ndarray, most: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the place of the key of each attempt, and the attempts, queue by queue.
+
+        keys: distinct. most: maximum count from each queue of the key.
+        """
+        parts = [queue.read(keys, most) for queue in self._queues]
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+    def leave(self, keys: np.ndarray, taken: np.ndarray) -> None:
+        """Remove the oldest attempts of keys. taken: how many events each of them has taken."""
+        for step, queue in enumerate(self._queues, 1):
+            queue.drop_first(keys[taken == step])
+
+    def join(self, keys: np.ndarray, taken: np.ndarray, attempts: np.ndarray) -> None:
+        """Append attempts to their queues. keys: equal keys must be adjacent."""
+        for step, queue in enumerate(self._queues, 1):
+            queue.append(keys[taken == step], attempts[taken == step])
+
+    def renumber(self, new_attempts: np.ndarray) -> None:
+        """Replace each attempt by its new number."""
+        for queue in self._queues:
+            queue.renumber(new_attempts)
+
+    def select(self, kept: np.ndarray) -> None:
+        """Keep only these keys, in this order."""
+        for queue in self._queues:
+            queue.select(kept)

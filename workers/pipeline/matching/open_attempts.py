@@ -2,20 +2,20 @@
 
 A batch accesses only the attempts that it reads, ends, or continues, and the attempts whose windows have ended. The
 time per event therefore does not depend on the number of open attempts. Attempts are numbered in the order of their
-first events. Each key has a list of the numbers of its open attempts, or a list for each number of events taken. In a
-list, the oldest attempt is first. Ended attempts leave gaps. If there are too many gaps, the attempts get new numbers.
+first events. Each key has a list of its open attempts (`attempt_lists`), or a queue for each number of events taken
+(`number_lists`). Ended attempts leave gaps. If there are too many gaps, the attempts get new numbers.
 
 Arrays take less memory than objects: about 100 bytes for an attempt, depending on the length of its event's ID.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from workers.pipeline.matching.attempt_lists import AttemptLists
 from workers.pipeline.matching.key_table import KeyTable
-from workers.pipeline.matching.number_lists import ALL, NumberLists, count_runs, expand_ranges
+from workers.pipeline.matching.number_lists import StepQueues, count_runs, expand_ranges
 from workers.pipeline.matching.retained import KEYED, GroupStates, compute_stable_order
 from workers.pipeline.matching.row_pool import GrowingArray, RowPool
 
@@ -33,7 +33,8 @@ class Changes:
     ended: numbers of the attempts that are complete or forbidden. The other arrays describe the attempts that took
     events and stay open, grouped by key, the oldest first. number: number of the attempt, or -1 for a new attempt. key:
     number of its key. first: time of its first event. rows: int64[attempts, steps], the rows of the batch that it took,
-    or -1 for other steps.
+    or -1 for other steps. places: of new attempts in the lists of their keys, if they were reserved. In that case, all
+    attempts are new, and their order does not matter.
     """
 
     ended: np.ndarray
@@ -41,27 +42,33 @@ class Changes:
     key: np.ndarray
     first: np.ndarray
     rows: np.ndarray
+    places: np.ndarray | None = None
 
 
 class AttemptTable:
-    """The open attempts. steps: number of events of a match. by_step: whether each key has a list for each step."""
+    """The open attempts. steps: number of events of a match.
 
-    def __init__(self, within_us: int, steps: int, by_step: bool) -> None:
-        self._within_us, self._steps, self._by_step = within_us, steps, by_step
+    by_step: whether each key has a queue for each step. Otherwise, it has a list, and has_minima says whether the
+    attempts in the lists have numbers.
+    """
+
+    def __init__(self, within_us: int, steps: int, by_step: bool, has_minima: bool = False) -> None:
+        self._within_us, self._steps, self._by_step, self._has_minima = within_us, steps, by_step, has_minima
         self.clear()
 
     def clear(self) -> None:
         """Remove all attempts."""
         self.keys = KeyTable()
-        self._lists = [NumberLists() for _ in range(max(1, self._steps - 1) if self._by_step else 1)]
         self._events = RowPool()  # of KEYED, without key and key group, and columns that conditions read
         self._omits_source = True
         self._before = GrowingArray(np.int32)  # per event, the place of the previous event of its attempt
         self._first = GrowingArray(np.int64)  # per attempt, ascending
         self._key, self._last = GrowingArray(np.int32), GrowingArray(np.int32)
         self._taken = GrowingArray(np.int8)  # 0: the attempt has ended
+        self._lists = StepQueues(self._steps) if self._by_step else AttemptLists(self._taken, self._has_minima)
         self._oldest = 0
         self._open_of_group = np.zeros(1, np.int64)
+        self._oldest_of_group = np.zeros(1, np.int64)  # no earlier attempt of the group is open
 
     def __len__(self) -> int:
         return int(self._open_of_group.sum())
@@ -70,16 +77,20 @@ class AttemptTable:
     def nbytes(self) -> int:
         """Return the size of all arrays, including gaps and room for more."""
         arrays = (self._before, self._first, self._key, self._last, self._taken)
-        lists = sum(lists.nbytes for lists in self._lists)
-        return sum(array.nbytes for array in arrays) + self._events.nbytes + self.keys.nbytes + lists
+        return sum(part.nbytes for part in (*arrays, self._events, self.keys, self._lists))
+
+    @property
+    def lists(self) -> AttemptLists:
+        """Return the lists of attempts, which exist unless each key has a queue for each step."""
+        assert isinstance(self._lists, AttemptLists)
+        return self._lists
 
     def has_open(self, keys: pa.Array) -> np.ndarray:
         """Return, for each key (text, distinct), whether the key has an open attempt."""
         numbers = self.keys.find(keys)
         known = np.flatnonzero(numbers >= 0)
         is_open = np.zeros(len(keys), bool)
-        for lists in self._lists:
-            is_open[known] |= lists.lengths[numbers[known]] > 0
+        is_open[known] = self._lists.has_open(numbers[known])
         return is_open
 
     def count_expired(self, keys: np.ndarray, now_us: int) -> np.ndarray:
@@ -92,18 +103,33 @@ class AttemptTable:
         result: np.ndarray = np.where(distinct[places] == keys, counts[places], 0)
         return result
 
-    def read(self, keys: np.ndarray, most: np.ndarray | int = ALL) -> tuple[np.ndarray, np.ndarray]:
-        """Return the oldest attempts of each key (number, distinct), and the place of the key of each attempt.
+    def read(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the place of the key of each open attempt, and the attempts of each key, the oldest first.
 
-        most: maximum count from each list. The attempts of a list keep their order.
+        keys: numbers of keys, distinct.
         """
-        parts = [lists.read(keys, most) for lists in self._lists]
-        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+        return self.lists.read(keys)
+
+    def read_oldest(self, keys: np.ndarray, most: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the place of the key of each attempt, and the oldest attempts of each queue, in its order.
+
+        keys: numbers of keys, distinct. most: maximum count from each queue of the key.
+        """
+        assert isinstance(self._lists, StepQueues)
+        return self._lists.read(keys, most)
+
+    def list_open(self) -> np.ndarray:
+        """Return all open attempts."""
+        return np.flatnonzero(self._taken.values)
 
     def get_first(self, attempts: np.ndarray) -> np.ndarray:
         """Return the times of the first events (µs)."""
         times: np.ndarray = self._first.values[attempts]
         return times
+
+    def get_first_of(self, attempt: int) -> int:
+        """Return the time of the first event of a single attempt (µs)."""
+        return int(self._first.values[attempt])
 
     def get_keys(self, attempts: np.ndarray) -> np.ndarray:
         """Return the numbers of the keys."""
@@ -143,8 +169,7 @@ class AttemptTable:
     def add_keys(self, keys: pa.Array, groups: np.ndarray) -> np.ndarray:
         """Return the numbers of keys (text, distinct). groups: their key groups."""
         numbers = self.keys.add(keys, groups)
-        for lists in self._lists:
-            lists.add_keys(len(self.keys))
+        self._lists.add_keys(len(self.keys))
         return numbers
 
     def change(self, rows: pa.RecordBatch, changes: Changes) -> None:
@@ -169,32 +194,28 @@ class AttemptTable:
         self._last.append(np.full(len(opened), -1, np.int32))
         self._count(number[opened], 1)
         self._append_events(rows, number, changes.rows)
-        self._join_lists(number if self._by_step else number[opened])
+        if changes.places is None:
+            self._join_lists(number if self._by_step else number[opened])
+        else:
+            self.lists.assign(changes.key, changes.places, number)
         self._limit_gaps()
 
     def _count(self, attempts: np.ndarray, change: int) -> None:
         """Count attempts as opened (1) or ended (-1)."""
-        groups = self.keys.groups.values[self._key.values[attempts]]
+        groups = self._get_groups(attempts)
         counts = np.bincount(groups, minlength=len(self._open_of_group))
         if len(counts) > len(self._open_of_group):
-            self._open_of_group = np.pad(self._open_of_group, (0, len(counts) - len(self._open_of_group)))
+            added = (0, len(counts) - len(self._open_of_group))
+            self._open_of_group = np.pad(self._open_of_group, added)
+            self._oldest_of_group = np.pad(self._oldest_of_group, added)
         self._open_of_group += change * counts
 
     def _end(self, attempts: np.ndarray) -> None:
         """End open attempts."""
-        if not len(attempts):
-            return
-        self._count(attempts, -1)
-        if self._by_step:
+        if len(attempts):
+            self._count(attempts, -1)
             self._leave_lists(attempts)
             self._taken.values[attempts] = 0
-            return
-        self._taken.values[attempts] = 0
-        (lists,) = self._lists
-        keys = np.unique(self._key.values[attempts])
-        key_of, listed = lists.read(keys)
-        stay = np.flatnonzero(self._taken.values[listed])
-        lists.replace(keys, np.bincount(key_of[stay], minlength=len(keys)), listed[stay])
 
     def _append_events(self, rows: pa.RecordBatch, number: np.ndarray, taken_rows: np.ndarray) -> None:
         """Append the events that attempts took, step by step."""
@@ -228,7 +249,7 @@ class AttemptTable:
         if not len(self._events):
             return
         keys = np.zeros(len(self._events), np.int64)  # events of ended attempts can have any key
-        kept = np.flatnonzero(self._taken.values)
+        kept = self.list_open()
         events = self.get_events(kept)
         attempts, steps = np.nonzero((events >= 0) & (events < len(self._events)))
         keys[events[attempts, steps]] = self._key.values[kept[attempts]]
@@ -236,38 +257,35 @@ class AttemptTable:
         self._events = RowPool()
         self._events.append(rows.append_column("source", self.keys.take_texts(keys)))
 
-    def _split_by_list(self, attempts: np.ndarray) -> Iterator[tuple[NumberLists, np.ndarray]]:
-        """Yield each group of lists with its attempts."""
-        if not self._by_step:
-            yield self._lists[0], attempts
-            return
-        taken = self._taken.values[attempts]
-        for step, lists in enumerate(self._lists, 1):
-            yield lists, attempts[taken == step]
-
     def _leave_lists(self, attempts: np.ndarray) -> None:
-        """Remove the oldest attempts of some lists."""
-        for lists, own in self._split_by_list(attempts):
-            lists.drop_first(self._key.values[own])
+        """Remove attempts from their lists. In queues, they must be the oldest."""
+        keys = self._key.values[attempts]
+        if isinstance(self._lists, StepQueues):
+            self._lists.leave(keys, self._taken.values[attempts])
+        else:
+            self._lists.leave(keys)
 
     def _join_lists(self, attempts: np.ndarray) -> None:
         """Append attempts to their lists. They are newer than the attempts in the lists."""
-        for lists, own in self._split_by_list(attempts):
-            lists.append(self._key.values[own], own)
+        keys = self._key.values[attempts]
+        if isinstance(self._lists, StepQueues):
+            self._lists.join(keys, self._taken.values[attempts], attempts)
+        else:
+            self._lists.append(keys, attempts)
 
     def _find_expired(self, now_us: int) -> np.ndarray:
         """Return the attempts that have expired at this time."""
-        end = self._oldest + int(np.searchsorted(self._first.values[self._oldest :], now_us - self._within_us))
-        return self._oldest + np.flatnonzero(self._taken.values[self._oldest : end])
+        return self._oldest + np.flatnonzero(self._taken.values[self._oldest : self._count_due(now_us)])
+
+    def _count_due(self, now_us: int) -> int:
+        """Return the number of attempts, including ended ones, whose windows are over at this time."""
+        first = self._first.values[self._oldest :]
+        return self._oldest + int(np.searchsorted(first, now_us - self._within_us))
 
     def expire(self, now_us: int) -> None:
         """End the attempts that no event from `now_us` on can complete. All other attempts keep their numbers."""
-        expired = self._find_expired(now_us)
-        if len(expired):
-            self._leave_lists(expired)
-            self._count(expired, -1)
-            self._taken.values[expired] = 0
-            self._oldest = int(expired[-1]) + 1
+        self._end(self._find_expired(now_us))
+        self._oldest = self._count_due(now_us)
 
     def advance(self, now_us: int) -> None:
         """End the attempts that no event from `now_us` on can complete, between batches."""
@@ -275,7 +293,7 @@ class AttemptTable:
         self._limit_gaps()
 
     def _limit_gaps(self) -> None:
-        if len(self._first) - len(self) > GAP_SHARE * len(self) + MIN_GAPS:
+        if max(len(self._first), len(self.keys)) - len(self) > GAP_SHARE * len(self) + MIN_GAPS:
             self._close_gaps()
 
     def _close_gaps(self) -> None:
@@ -283,7 +301,7 @@ class AttemptTable:
         if not len(self):
             self.clear()
             return
-        kept = np.flatnonzero(self._taken.values)
+        kept = self.list_open()
         events = self.get_events(kept)
         places = np.sort(events[events >= 0])
         new_places = np.full(len(self._before) + 1, -1, np.int32)
@@ -294,8 +312,8 @@ class AttemptTable:
         self._before.replace(new_places[before])
         new_numbers = np.zeros(len(self._first), np.int32)
         new_numbers[kept] = np.arange(len(kept))
-        for lists in self._lists:
-            lists.renumber(new_numbers)
+        self._lists.renumber(new_numbers)
+        self._oldest_of_group = np.searchsorted(kept, self._oldest_of_group)
         self._last.replace(new_places[self._last.values[kept]])
         for array in (self._first, self._key, self._taken):
             array.replace(array.values[kept])
@@ -309,29 +327,41 @@ class AttemptTable:
         if len(used) <= (1 + GAP_SHARE) * len(kept) + MIN_GAPS:
             return
         self.keys.select(kept)
-        for lists in self._lists:
-            lists.select(kept)
+        self._lists.select(kept)
         new_numbers = np.zeros(len(used), np.int32)
         new_numbers[kept] = np.arange(len(kept))
         self._key.replace(new_numbers[self._key.values])
 
     def compute_timers(self) -> dict[int, int]:
         """Return, per key group, the earliest time (µs) at which `expire` ends an attempt."""
-        timers: dict[int, int] = {}
-        groups_left = int(np.count_nonzero(self._open_of_group))
-        start, block = self._oldest, _BLOCK
-        while len(timers) < groups_left:
+        groups = np.flatnonzero(self._open_of_group)
+        self._find_oldest(groups)
+        times_us = self._first.values[self._oldest_of_group[groups]] + self._within_us + 1
+        return dict(zip(groups.tolist(), times_us.tolist(), strict=True))
+
+    def _find_oldest(self, groups: np.ndarray) -> None:
+        """Find the oldest open attempt of key groups that have some. Each attempt is read once for each group."""
+        oldest = self._oldest_of_group
+        at = oldest[groups]
+        searched = groups[(self._taken.values[at] == 0) | (self._get_groups(at) != groups)]
+        block = _BLOCK
+        while len(searched):
+            start = int(oldest[searched].min())
             attempts = start + np.flatnonzero(self._taken.values[start : start + block])
-            groups, oldest = np.unique(self.keys.groups.values[self._key.values[attempts]], return_index=True)
-            times_us = self._first.values[attempts[oldest]] + self._within_us + 1
-            timers = dict(zip(groups.tolist(), times_us.tolist(), strict=True)) | timers
-            start, block = start + block, 2 * block
-        return timers
+            first = np.full(len(oldest), -1)
+            first[self._get_groups(attempts)[::-1]] = attempts[::-1]  # the oldest is written last
+            is_found = first[searched] >= 0
+            oldest[searched] = np.where(is_found, first[searched], np.maximum(oldest[searched], start + block))
+            searched, block = searched[~is_found], 2 * block
+
+    def _get_groups(self, attempts: np.ndarray) -> np.ndarray:
+        groups: np.ndarray = self.keys.groups.values[self._key.values[attempts]]
+        return groups
 
     def save(self, states: GroupStates) -> None:
         """Store the events of the attempts in the states of their key groups."""
-        kept = np.flatnonzero(self._taken.values)
-        kept = kept[states.select(self.keys.groups.values[self._key.values[kept]])]
+        kept = self.list_open()
+        kept = kept[states.select(self._get_groups(kept))]
         if len(kept):
             states.put_rows("open", self._collect_rows(kept))
 

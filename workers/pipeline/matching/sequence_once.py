@@ -168,7 +168,7 @@ class SequenceOnceMatcher(AttemptMatcher):
         most = events + self.attempts.count_expired(numbers[known], int(times[-1]))
         if self._forbidden:
             most[np.isin(known, codes[(masks & self._forbidden) != 0])] = ALL
-        key_of, attempts = self.attempts.read(numbers[known], most)
+        key_of, attempts = self.attempts.read_oldest(numbers[known], most)
         keyed = retained.KeyedRows.build_from_codes(
             np.concatenate((known[key_of], codes)), np.concatenate((self.attempts.get_first(attempts), times))
         )

@@ -1,9 +1,13 @@
-"""SEQ(A; B) whose only condition between events compares a number of B with a number of A, relaxed, policy once.
+"""A condition between the events of SEQ(A; B) that compares a number of B with a number of A, and the search for it.
 
-An event of B takes the oldest attempt of its key whose number is below its own (`B.value > 10 * A.value`). The numbers
-of the attempts of a key form a list. A search finds the oldest number below a bound without reading all numbers
-(`minimum_forest`). Each round processes the next event of every key. When few keys have events left, their events are
-processed one by one, because a round takes as long for one key as for a hundred.
+With the policy `once`, an event of B takes the oldest attempt of its key whose number is below its own
+(`B.value > 10 * A.value`). The numbers of the attempts of a key form a list. A search finds the oldest number below a
+bound without reading all numbers (`minimum_forest`). Each round processes the next event of B of every key. When few
+keys have events left, their events are processed one by one, because a round takes as long for one key as for a
+hundred.
+
+All events that open an attempt have a place in the list of their key before the first round. An event of B takes no
+attempt from a place after its own events of A.
 """
 
 import ast
@@ -13,14 +17,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from workers.pipeline.matching.minimum_forest import MinimumForest, MinimumTree
-from workers.pipeline.matching.number_lists import count_runs, expand_ranges
-from workers.pipeline.matching.retained import compute_stable_order
+from workers.pipeline.matching.minimum_forest import MinimumTree
+from workers.pipeline.matching.open_attempts import AttemptTable
 from workers.pipeline.matching.step_conditions import StepConditions
 from workers.pipeline.patterns.predicate import BoundExpression
 from workers.pipeline.patterns.references import refers
 
 MIN_KEYS = 24  # keys of a round; with fewer keys, processing single events is faster
+_LONG_AGO = np.iinfo(np.int64).min  # time of an attempt that expired in the batch that opened it
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,26 @@ class Threshold:
             is_less == own_is_left,
         )
 
-    def convert(self, values: pa.Array) -> np.ndarray | None:
-        """Return values as numbers to compare; None if they are not doubles, which NumPy may not compare exactly."""
+    def convert_numbers(self, values: pa.Array) -> np.ndarray | None:
+        """Return the values that attempts are compared by as numbers, infinite if the condition can't be true.
+
+        Return None if they are not doubles, which NumPy may not compare exactly.
+        """
+        numbers = self._convert(values)
+        return None if numbers is None else np.where(np.isnan(numbers), np.inf, numbers)
+
+    def convert_bounds(self, values: pa.Array) -> np.ndarray | None:
+        """Return the values of events as bounds: the numbers of the attempts that they can take are below them.
+
+        A bound is NaN if the condition can't be true. Return None if they are not doubles, or if no double is above
+        all numbers that an event can take.
+        """
+        bounds = self._convert(values)
+        if bounds is None or not self.includes_equal:
+            return bounds
+        return None if np.isposinf(bounds).any() else np.nextafter(bounds, np.inf)
+
+    def _convert(self, values: pa.Array) -> np.ndarray | None:
         if values.type != pa.float64():
             return None
         numbers: np.ndarray = values.to_numpy(zero_copy_only=False)
@@ -69,123 +91,174 @@ def _reads_own(tree: ast.expr, condition: BoundExpression) -> bool:
     return not names <= set(condition.references) or any(isinstance(node, ast.Call) for node in ast.walk(tree))
 
 
-class Candidates:
-    """Events that open an attempt, or may do so, by key, the oldest first.
+@dataclass(frozen=True)
+class Openers:
+    """The events of a batch that may open an attempt, by key, the oldest first.
 
-    key, time: of open attempts (by key, the oldest first), followed by those of new events in their order. number: the
-    number that their condition compares. keys: number of keys.
+    key: place of the key among the keys of the search. time: of the event (µs). number: the number of its attempt.
+    is_taker: whether the event is also a taker. Such an event opens an attempt only if it takes none.
     """
 
-    def __init__(self, key: np.ndarray, time: np.ndarray, number: np.ndarray, keys: int) -> None:
-        self.order = compute_stable_order(key)
-        self.time, self.number = time[self.order], number[self.order]
-        self.lengths = np.bincount(key, minlength=keys)
-        self.starts = np.cumsum(self.lengths) - self.lengths
-        self.place = np.empty(len(key), np.int64)  # place of each event among the events of its key
-        self.place[self.order] = np.arange(len(key)) - self.starts[key[self.order]]
+    key: np.ndarray
+    time: np.ndarray
+    number: np.ndarray
+    is_taker: np.ndarray
 
 
 @dataclass(frozen=True)
-class NewEvents:
-    """New events in event-time order. bound: the number that a condition compares, NaN if it can't be true.
+class Takers:
+    """The events of a batch that may take an attempt.
 
-    candidate: the candidate that an event may become, or -1.
+    key: place of the key among the keys of the search. time: of the event (µs). bound: numbers below it can be taken.
+    earlier: number of openers of the key before the event. rank: number of takers of the key before the event. opens:
+    whether the event is also an opener.
     """
 
     key: np.ndarray
     time: np.ndarray
     bound: np.ndarray
-    candidate: np.ndarray
+    earlier: np.ndarray
+    rank: np.ndarray
+    opens: np.ndarray
+
+
+@dataclass(frozen=True)
+class Found:
+    """The result of a search.
+
+    attempt: for each match, the number of its attempt, or -1 if the attempt was opened in this batch. opener, taker:
+    for each match, its opener, or -1, and its taker. opened, place: the openers whose attempts are open at the end, and
+    their places in the lists of their keys.
+    """
+
+    attempt: np.ndarray
+    opener: np.ndarray
+    taker: np.ndarray
+    opened: np.ndarray
+    place: np.ndarray
 
 
 class ThresholdSearch:
-    """The search in one batch."""
+    """The search in one batch.
 
-    def __init__(
-        self, candidates: Candidates, opened: int, events: NewEvents, within_us: int, includes_equal: bool
-    ) -> None:
-        self._candidates, self._events, self._within_us = candidates, events, within_us
-        self._includes_equal = includes_equal
-        self._open = MinimumForest(candidates.lengths, includes_equal)
-        places = np.flatnonzero(candidates.order < opened)
-        keys = np.searchsorted(candidates.starts, places, side="right") - 1
-        self._open.fill(keys, places - candidates.starts[keys], candidates.number[places])
-        self._taken: list[np.ndarray] = []
-        self._takers: list[np.ndarray] = []
+    keys: numbers of the keys in the table. The search reserves a place for each opener in the lists of the table.
+    """
 
-    def run(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the candidate and the event of each match, and the candidates that stay open."""
-        keys = self._events.key
-        order = compute_stable_order(keys)
-        _, lengths = count_runs(keys[order])
-        rank = np.empty(len(order), np.int64)
-        rank[order] = expand_ranges(np.zeros(len(lengths), np.int64), lengths)
-        by_round = np.argsort(rank, kind="stable")
+    def __init__(self, table: AttemptTable, keys: np.ndarray, openers: Openers, takers: Takers, within_us: int) -> None:
+        self._table, self._keys, self._openers, self._takers = table, keys, openers, takers
+        self._within_us = within_us
+        counts = np.bincount(openers.key, minlength=len(keys))
+        self._reserved = table.lists.reserve(keys, counts)
+        self._opener_at = np.cumsum(counts) - counts - self._reserved  # opener of a place, minus the place
+        self._places = np.arange(len(openers.key)) - self._opener_at[openers.key]
+        self._limits = self._reserved[takers.key] + takers.earlier
+        self._forest = table.lists.get_forest(keys)
+        self._is_open, self._has_taken = ~openers.is_taker, np.zeros(len(takers.key), bool)
+        self._key, self._place, self._taker = (list[np.ndarray]() for _ in range(3))
+
+    def run(self) -> Found:
+        openers, takers = self._openers, self._takers
+        opened = np.flatnonzero(self._is_open)
+        self._forest.add(openers.key[opened], self._places[opened], openers.number[opened])
+        by_round = np.argsort(takers.rank.astype(np.uint16) if len(takers.rank) < 2**16 else takers.rank, kind="stable")
         start = 0
-        for end in np.cumsum(np.bincount(rank)).tolist():
+        for end in np.cumsum(np.bincount(takers.rank)).tolist():
             if end - start < MIN_KEYS:
                 self._process_singly(np.sort(by_round[start:]))
                 break
             self._process_round(by_round[start:end])
             start = end
-        candidates = self._candidates
-        keys = np.repeat(np.arange(len(candidates.lengths)), candidates.lengths)
-        places = np.arange(len(keys)) - candidates.starts[keys]
-        stay = np.flatnonzero(~np.isnan(self._open.get_values(keys, places)))
-        none = np.zeros(0, np.int64)
-        return np.concatenate([none, *self._taken]), np.concatenate([none, *self._takers]), candidates.order[stay]
+        return self._collect()
 
-    def _process_round(self, events: np.ndarray) -> None:
-        """Process one event of each of some keys."""
-        new, candidates = self._events, self._candidates
-        waiting = events[~np.isnan(new.bound[events])]
-        takers = []
-        while len(waiting):
-            keys = new.key[waiting]
-            places = self._open.find(keys, new.bound[waiting])
-            found = places >= 0
+    def _process_round(self, takers: np.ndarray) -> None:
+        """Process one taker of each of some keys."""
+        waiting = takers
+        while len(waiting) >= MIN_KEYS:
+            keys = self._takers.key[waiting]
+            places = self._forest.find(keys, self._takers.bound[waiting])
+            found = (places >= 0) & (places < self._limits[waiting])
             waiting, keys, places = waiting[found], keys[found], places[found]
-            if not len(waiting):
-                break
-            attempts = candidates.starts[keys] + places
-            self._open.remove(keys, places)
-            in_time = candidates.time[attempts] >= new.time[waiting] - self._within_us
-            self._taken.append(candidates.order[attempts[in_time]])
-            takers.append(waiting[in_time])
+            self._forest.remove(keys, places)
+            in_time = self._get_first(keys, places) >= self._takers.time[waiting] - self._within_us
+            self._record(keys[in_time], places[in_time], waiting[in_time])
             waiting = waiting[~in_time]  # the attempt that it found has expired
-        opens = events[new.candidate[events] >= 0]
-        if takers:
-            self._takers += takers
-            opens = opens[~np.isin(opens, np.concatenate(takers))]
-        if len(opens):
-            of_events = new.candidate[opens]
-            place = candidates.starts[new.key[opens]] + candidates.place[of_events]
-            self._open.add(new.key[opens], candidates.place[of_events], candidates.number[place])
+        self._process_singly(waiting)
+        self._open(takers[self._takers.opens[takers] & ~self._has_taken[takers]])
 
-    def _process_singly(self, events: np.ndarray) -> None:
-        new, candidates = self._events, self._candidates
-        lists = {key: self._read_list(key) for key in np.unique(new.key[events]).tolist()}
-        taken, takers = [], []
-        columns = (events, *(values[events] for values in (new.key, new.time, new.bound, new.candidate)))
-        for event, key, time, bound, candidate in zip(*(values.tolist() for values in columns), strict=True):
-            numbers, start = lists[key], int(candidates.starts[key])
-            if self._includes_equal:
-                bound = math.nextafter(bound, math.inf)
-            while (place := numbers.find(bound)) >= 0:
-                numbers.set(place, math.nan)
-                if candidates.time[start + place] >= time - self._within_us:
-                    taken.append(start + place)
-                    takers.append(event)
+    def _open(self, takers: np.ndarray) -> None:
+        """Open the attempts of takers of distinct keys."""
+        keys, places = self._takers.key[takers], self._limits[takers]
+        openers = self._opener_at[keys] + places
+        self._is_open[openers] = True
+        self._forest.add(keys, places, self._openers.number[openers])
+
+    def _record(self, keys: np.ndarray, places: np.ndarray, takers: np.ndarray) -> None:
+        """Record that takers take the attempts at places of lists."""
+        self._key.append(keys)
+        self._place.append(places)
+        self._taker.append(takers)
+        self._has_taken[takers] = True
+
+    def _get_first(self, keys: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Return the times of the first events of the attempts at places of lists (µs)."""
+        attempts = self._table.lists.get_attempts(self._keys[keys], places)
+        times = np.full(len(keys), _LONG_AGO)
+        known, new = np.flatnonzero(attempts >= 0), np.flatnonzero(places >= self._reserved[keys])
+        times[known] = self._table.get_first(attempts[known])
+        times[new] = self._openers.time[(self._opener_at[keys] + places)[new]]
+        return times
+
+    def _process_singly(self, takers: np.ndarray) -> None:
+        """Process the takers of a few keys. Those of a key are in event-time order."""
+        keys = {key: self._open_key(key) for key in np.unique(self._takers.key[takers]).tolist()}
+        of_takers = self._takers
+        columns = (of_takers.key, of_takers.time, of_takers.bound, of_takers.opens, self._limits)
+        rows = zip(takers.tolist(), *(column[takers].tolist() for column in columns), strict=True)
+        taken: list[tuple[int, int, int]] = []
+        for taker, key, time_us, bound, opens, limit in rows:
+            one = keys[key]
+            while 0 <= (place := one.tree.find(bound)) < limit:
+                one.tree.set(place, math.inf)
+                if self._get_first_of(one, place) >= time_us - self._within_us:
+                    taken.append((key, place, taker))
                     break
-            if place < 0 and candidate >= 0:
-                own = int(candidates.place[candidate])
-                numbers.set(own, float(candidates.number[start + own]))
-        self._taken.append(candidates.order[np.array(taken, np.int64)])
-        self._takers.append(np.array(takers, np.int64))
-        for key, numbers in lists.items():
-            values = np.array(numbers.list_values()[: int(candidates.lengths[key])])
-            self._open.finish(key, np.where(np.isinf(values), np.nan, values))
+            else:
+                if opens:
+                    opener = one.opener_at + limit
+                    self._is_open[opener] = True
+                    one.tree.set(limit, float(self._openers.number[opener]))
+        if taken:
+            self._record(*np.array(taken, np.int64).T)
 
-    def _read_list(self, key: int) -> MinimumTree:
-        places = np.arange(self._candidates.lengths[key])
-        return MinimumTree(self._open.get_values(np.full(len(places), key), places).tolist())
+    def _open_key(self, key: int) -> "_SingleKey":
+        attempts = self._table.lists.get_list(int(self._keys[key]))
+        return _SingleKey(self._forest.get_tree(key), attempts, int(self._reserved[key]), int(self._opener_at[key]))
+
+    def _get_first_of(self, key: "_SingleKey", place: int) -> int:
+        """Return the time of the first event of an attempt (µs)."""
+        if place >= key.reserved:
+            return int(self._openers.time[key.opener_at + place])
+        attempt = key.attempts[place]
+        return self._table.get_first_of(attempt) if attempt >= 0 else _LONG_AGO
+
+    def _collect(self) -> Found:
+        none = np.zeros(0, np.int64)
+        keys, places, takers = (np.concatenate([none, *parts]) for parts in (self._key, self._place, self._taker))
+        attempts = self._table.lists.get_attempts(self._keys[keys], places).astype(np.int64)
+        openers = np.where(places >= self._reserved[keys], self._opener_at[keys] + places, -1)
+        self._is_open[openers[openers >= 0]] = False
+        opened = np.flatnonzero(self._is_open)
+        return Found(attempts, openers, takers, opened, self._places[opened])
+
+
+@dataclass(frozen=True)
+class _SingleKey:
+    """A key whose takers are processed one by one.
+
+    attempts: its list of attempts. reserved: first place of an opener. opener_at: opener of a place, minus the place.
+    """
+
+    tree: MinimumTree
+    attempts: memoryview
+    reserved: int
+    opener_at: int

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
 from workers.pipeline.matching import key_table, open_attempts
+from workers.pipeline.matching.attempt_lists import AttemptLists, compute_rooms
 from workers.pipeline.matching.key_table import KeyTable
 from workers.pipeline.matching.matcher import Matcher
-from workers.pipeline.matching.minimum_forest import MinimumForest, MinimumTree
+from workers.pipeline.matching.minimum_forest import FANOUT, MinimumForest, compute_tree_sizes
 from workers.pipeline.matching.number_lists import NumberLists
 from workers.pipeline.matching.retained import GroupParts
-from workers.pipeline.matching.row_pool import RowPool
+from workers.pipeline.matching.row_pool import GrowingArray, RowPool
 
 
 @settings(deadline=None)
@@ -80,24 +81,91 @@ NUMBERS = st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.0, float("nan"), -float("in
 @settings(deadline=None)
 @given(st.lists(NUMBERS, min_size=1, max_size=4), st.lists(st.sampled_from([0.0, 1.5, 2.0, 9.0]), max_size=30))
 def test_the_first_number_below_a_bound_is_found_and_removed(lists, bounds):
-    lengths = np.array([len(numbers) for numbers in lists])
-    trees, single = MinimumForest(lengths, False), [MinimumTree(numbers) for numbers in lists]
-    half = [(key, place, value) for key, numbers in enumerate(lists) for place, value in enumerate(numbers)]
-    for added in (half[::2], []):
-        keys, places, values = (np.array(part) for part in zip(*added, strict=True)) if added else ([], [], [])
-        if added:
-            trees.fill(keys, places, values)
-    for key, place, value in half[1::2]:
-        trees.add(np.array([key]), np.array([place]), np.array([value]))
-    for number, bound in enumerate(bounds):
-        key = number % len(lists)
-        expected = next((place for place, value in enumerate(lists[key]) if value < bound), -1)
-        assert trees.find(np.array([key]), np.array([bound])).tolist() == [expected]
-        assert single[key].find(bound) == expected
-        if expected >= 0:
-            trees.remove(np.array([key]), np.array([expected]))
-            single[key].set(expected, float("nan"))
-            lists[key][expected] = float("nan")
+    rooms = compute_rooms(np.array([len(numbers) for numbers in lists]))
+    starts = FANOUT + np.cumsum(compute_tree_sizes(rooms)) - compute_tree_sizes(rooms)
+    for number_of_keys in (0, len(lists)):  # keys whose lists are searched alone
+        minima = np.full(2 * FANOUT + int(compute_tree_sizes(rooms).sum()), np.inf)
+        forest, left = MinimumForest(minima, starts, rooms), [list(numbers) for numbers in lists]
+        half = [(key, place, value) for key, numbers in enumerate(lists) for place, value in enumerate(numbers)]
+        for added in (half[::2], half[1::2]):
+            if added:
+                forest.add(*(np.array(part) for part in zip(*added, strict=True)))
+        for number, bound in enumerate(bounds):
+            key = number % len(lists)
+            expected = next((place for place, value in enumerate(left[key]) if value < bound), -1)
+            keys, tree = np.array([key]), forest.get_tree(key)
+            found = tree.find(bound) if key < number_of_keys else forest.find(keys, np.array([bound]))[0]
+            assert found == expected
+            if expected >= 0:
+                left[key][expected] = float("inf")
+                if key < number_of_keys:
+                    tree.set(expected, float("inf"))
+                else:
+                    forest.remove(keys, np.array([expected]))
+
+
+LIST_CHANGES = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 12), st.sampled_from(["reserve", "open", "end oldest", "end newest"]))
+)
+
+
+@settings(deadline=None)
+@given(LIST_CHANGES, st.integers(0, 5))
+def test_lists_keep_their_open_attempts_and_the_numbers_of_these(changes, bound):
+    """Lists lose attempts when they are full, and are written again when they have too many gaps."""
+    taken = GrowingArray(np.int8)
+    lists, expected = AttemptLists(taken, has_minima=True), defaultdict[int, list[int]](list)
+    lists.add_keys(4)
+    numbers: dict[int, float] = {}
+    for key, count, change in changes:
+        keys = np.array([key])
+        if change in ("reserve", "open"):
+            (place,) = lists.reserve(keys, np.array([count])).tolist()
+            opened = len(taken) + np.arange(count if change == "open" else 0)
+            taken.append(np.ones(len(opened), np.int8))
+            values = opened * 7 % 5 + 0.5
+            own, places = np.full(len(opened), key), place + np.arange(len(opened))
+            lists.assign(own, places, opened)
+            lists.get_forest(keys).add(np.zeros(len(opened), np.int64), places, values)
+            expected[key] += opened.tolist()
+            numbers |= dict(zip(opened.tolist(), values.tolist(), strict=True))
+        else:
+            ended = expected[key][: count // 2] if change == "end oldest" else expected[key][count:]
+            expected[key] = [attempt for attempt in expected[key] if attempt not in ended]
+            taken.values[ended] = 0
+            lists.leave(np.full(len(ended), key))
+        for other in range(4):
+            assert lists.read(np.array([other]))[1].tolist() == expected[other]
+            assert lists.has_open(np.array([other])).tolist() == [bool(expected[other])]
+            found = find_open(lists, taken, other, bound)
+            assert found == next((attempt for attempt in expected[other] if numbers[attempt] < bound), -1)
+
+
+def find_open(lists: AttemptLists, taken: GrowingArray, key: int, bound: float) -> int:
+    """Return the oldest open attempt whose number is below a bound, or -1, and remove ended ones before it."""
+    keys, forest = np.array([key]), lists.get_forest(np.array([key]))
+    while (places := forest.find(np.array([0]), np.array([bound])))[0] >= 0:
+        (attempt,) = lists.get_attempts(keys, places).tolist()
+        if taken.values[attempt]:
+            return attempt
+        forest.remove(np.array([0]), places)
+    return -1
+
+
+def test_the_array_of_lists_stays_small_while_attempts_end_as_fast_as_others_open():
+    taken = GrowingArray(np.int8)
+    lists, keys = AttemptLists(taken, has_minima=True), np.arange(100)
+    lists.add_keys(100)
+    sizes = []
+    for number in range(60):
+        attempts = 100 * number + keys
+        taken.append(np.ones(100, np.int8))
+        lists.assign(keys, lists.reserve(keys, np.ones(100, np.int64)), attempts)
+        if number >= 10:
+            taken.values[attempts - 1000] = 0
+            lists.leave(keys)
+        sizes.append(lists.nbytes)
+    assert sizes[-1] <= 2 * sizes[20]
 
 
 @pytest.mark.parametrize("define", [{}, {"B": 'type == "B" and value >= A.value'}])
