@@ -80,7 +80,8 @@ class AttemptLists:
 
     def leave(self, keys: np.ndarray) -> None:
         """Count attempts of keys as ended."""
-        np.subtract.at(self._open.values, keys, 1)
+        distinct, counts = count_runs(np.sort(keys))
+        self._open.values[distinct] -= counts
 
     def append(self, keys: np.ndarray, attempts: np.ndarray) -> None:
         """Append open attempts without numbers to the lists of their keys. keys: equal keys must be adjacent."""
@@ -102,7 +103,8 @@ class AttemptLists:
     def assign(self, keys: np.ndarray, places: np.ndarray, attempts: np.ndarray) -> None:
         """Put open attempts at reserved places of the lists of their keys."""
         self._attempts.values[self._starts.values[keys] + places] = attempts
-        np.add.at(self._open.values, keys, 1)
+        distinct, counts = count_runs(np.sort(keys))
+        self._open.values[distinct] += counts
 
     def get_attempts(self, keys: np.ndarray, places: np.ndarray) -> np.ndarray:
         """Return the attempts at places of the lists of keys; negative for places without one."""

@@ -59,11 +59,18 @@ class ThresholdOnceMatcher(CrossOnceMatcher):
             self._within_us,
         ).run()
         first_rows = np.append(openers, -1)[found.opener]
-        matches = self._conditions.build_matches(
-            *self.find_events(rows, found.attempt, np.stack((first_rows, takers[found.taker]), axis=1))
-        )
+        matches = self._build_matches(rows, found.attempt, np.stack((first_rows, takers[found.taker]), axis=1))
         self._keep_opened(rows, batch_keys, found, openers[found.opened])
         return matches
+
+    def _build_matches(self, rows: pa.RecordBatch, attempts: np.ndarray, places: np.ndarray) -> retained.Matches:
+        """Return the matches. attempts: of each match, or -1. places: int64[matches, 2], its rows, or -1."""
+        is_matched = np.zeros(rows.num_rows, bool)
+        is_matched[places[places >= 0]] = True
+        new_places = np.where(places >= 0, np.cumsum(is_matched)[places] - 1, -1)
+        return self._conditions.build_matches(
+            *self.find_events(rows.filter(pa.array(is_matched)), attempts, new_places)
+        )
 
     def _index_attempts(self) -> bool:
         """Compute the numbers of the open attempts if they are not known. Return False if they are not doubles."""
