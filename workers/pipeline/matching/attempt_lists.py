@@ -96,7 +96,7 @@ class AttemptLists:
             of_lists = np.zeros(len(self._starts), np.int64)
             of_lists[keys] = counts
             self._rewrite(of_lists)
-        first = self._lengths.values[keys].astype(np.int64)
+        first: np.ndarray = self._lengths.values[keys].astype(np.int64)
         self._lengths.values[keys] += counts
         return first
 
@@ -114,7 +114,7 @@ class AttemptLists:
     def get_list(self, key: int) -> memoryview:
         """Return the attempts at the places of the list of a key, until places are reserved."""
         start = int(self._starts.values[key])
-        return memoryview(self._attempts.values[start : start + int(self._lengths.values[key])])
+        return self._attempts.values[start : start + int(self._lengths.values[key])].data
 
     def get_forest(self, keys: np.ndarray) -> MinimumForest:
         """Return the trees of the numbers of keys, until places are reserved."""

@@ -9,6 +9,8 @@ All trees are in one array, so they can grow and stay between batches. The level
 numbers first. Places without a number are infinite, so infinity is never found.
 """
 
+from typing import cast
+
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
@@ -82,9 +84,11 @@ class MinimumForest:
             self._minima[below + places] = blocks[:, 0]
 
     def get_tree(self, tree: int) -> "MinimumTree":
+        """Return a single tree."""
         levels = [int(level[tree]) for level in self._levels]
         top = levels.index(0) if 0 in levels else len(levels)
-        return MinimumTree(memoryview(self._minima), levels[:top], int(self._rooms[tree]))
+        minima = cast("memoryview[float]", self._minima.data)
+        return MinimumTree(minima, levels[:top], int(self._rooms[tree]))
 
 
 class MinimumTree:
@@ -93,7 +97,7 @@ class MinimumTree:
     levels: first place of each level, the numbers first.
     """
 
-    def __init__(self, minima: memoryview, levels: list[int], room: int) -> None:
+    def __init__(self, minima: "memoryview[float]", levels: list[int], room: int) -> None:
         self._minima, self._levels, self._width = minima, levels, min(room, FANOUT)
         self._top_down = levels[::-1]
 

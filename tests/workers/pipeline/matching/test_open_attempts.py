@@ -75,7 +75,7 @@ def test_rows_are_taken_from_any_chunks(batches, data):
     assert pool.take(np.array(places)).column("value").to_pylist() == [values[place] for place in places]
 
 
-NUMBERS = st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.0, float("nan"), -float("inf"), float("inf")]), max_size=80)
+NUMBERS = st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.0, -float("inf"), float("inf")]), max_size=80)
 
 
 @settings(deadline=None)
