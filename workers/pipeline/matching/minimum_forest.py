@@ -121,5 +121,7 @@ class MinimumTree:
         for level in self._levels[1:]:
             place //= FANOUT
             start = below + place * FANOUT
-            minima[level + place] = min(minima[start : start + FANOUT])
-            below = level
+            least = min(minima[start : start + FANOUT])
+            if minima[level + place] == least:
+                return
+            minima[level + place], below = least, level

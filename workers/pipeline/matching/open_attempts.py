@@ -127,9 +127,10 @@ class AttemptTable:
         times: np.ndarray = self._first.values[attempts]
         return times
 
-    def get_first_of(self, attempt: int) -> int:
-        """Return the time of the first event of a single attempt (µs)."""
-        return int(self._first.values[attempt])
+    @property
+    def first_us(self) -> memoryview:
+        """Return the times of the first events of all attempts (µs), until attempts are opened."""
+        return self._first.values.data
 
     def get_keys(self, attempts: np.ndarray) -> np.ndarray:
         """Return the numbers of the keys."""

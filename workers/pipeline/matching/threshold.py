@@ -146,7 +146,7 @@ class ThresholdSearch:
 
     def __init__(self, table: AttemptTable, keys: np.ndarray, openers: Openers, takers: Takers, within_us: int) -> None:
         self._table, self._keys, self._openers, self._takers = table, keys, openers, takers
-        self._within_us = within_us
+        self._first_us, self._opener_us, self._within_us = table.first_us, openers.time.data, within_us
         counts = np.bincount(openers.key, minlength=len(keys))
         self._reserved = table.lists.reserve(keys, counts)
         self._opener_at = np.cumsum(counts) - counts - self._reserved  # opener of a place, minus the place
@@ -237,9 +237,9 @@ class ThresholdSearch:
     def _get_first_of(self, key: "_SingleKey", place: int) -> int:
         """Return the time of the first event of an attempt (µs)."""
         if place >= key.reserved:
-            return int(self._openers.time[key.opener_at + place])
+            return self._opener_us[key.opener_at + place]
         attempt = key.attempts[place]
-        return self._table.get_first_of(attempt) if attempt >= 0 else _LONG_AGO
+        return self._first_us[attempt] if attempt >= 0 else _LONG_AGO
 
     def _collect(self) -> Found:
         none = np.zeros(0, np.int64)
