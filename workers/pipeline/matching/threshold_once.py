@@ -26,7 +26,7 @@ class ThresholdOnceMatcher(CrossOnceMatcher):
         self._threshold = threshold
 
     def take_relevant(self, rows: pa.RecordBatch, masks: np.ndarray, batch_keys: BatchKeys) -> retained.Matches:
-        codes = batch_keys.codes
+        codes, times = batch_keys.codes, rows.column("time").to_numpy()
         order = retained.compute_stable_order(codes)
         is_opener, is_taker = ((masks & step.bit) != 0 for step in self._plan)
         openers, takers = order[is_opener[order]], np.flatnonzero(is_taker)
@@ -37,25 +37,18 @@ class ThresholdOnceMatcher(CrossOnceMatcher):
             return super().take_relevant(rows, masks, batch_keys)
         self.add_keys(batch_keys, codes[openers])
         keys = np.flatnonzero(batch_keys.numbers >= 0)
-        place_of_key = np.full(len(batch_keys.numbers), -1)
-        place_of_key[keys] = np.arange(len(keys))
-        key_of, times = place_of_key[codes], rows.column("time").to_numpy()
-        can_take = ~np.isnan(bounds) & (key_of[takers] >= 0)
+        key_of = np.full(len(batch_keys.numbers), -1)
+        key_of[keys] = np.arange(len(keys))
+        can_take = ~np.isnan(bounds) & (key_of[codes[takers]] >= 0)
         takers, bounds = takers[can_take], bounds[can_take]
         is_taker = np.zeros(len(codes), bool)
         is_taker[takers] = True
+        earlier, rank = (_count_earlier(codes, order, is_counted)[takers] for is_counted in (is_opener, is_taker))
         found = ThresholdSearch(
             self.attempts,
             batch_keys.numbers[keys],
-            Openers(key_of[openers], times[openers], numbers, is_taker[openers]),
-            Takers(
-                key_of[takers],
-                times[takers],
-                bounds,
-                _count_earlier(codes, order, is_opener)[takers],
-                _count_earlier(codes, order, is_taker)[takers],
-                is_opener[takers],
-            ),
+            Openers(key_of[codes[openers]], times[openers], numbers, is_taker[openers]),
+            Takers(key_of[codes[takers]], times[takers], bounds, earlier, rank, is_opener[takers]),
             self._within_us,
         ).run()
         first_rows = np.append(openers, -1)[found.opener]
