@@ -16,6 +16,8 @@ load, and the destination stays down. Two limits prevent that:
 
 Only failures of the destination count. An event that its handler rejects is no failure of the destination.
 
+Retry plans (`workers.retries`) draw on the same budget. All of their tasks are retries.
+
 All functions are pure: they take the state and the time (Unix seconds), and return the next state.
 """
 
@@ -33,6 +35,7 @@ MIN_CALLS = 10.0  # with fewer, the failure share says little
 LIMIT_SHARE, OPEN_SHARE = 0.1, 0.5
 PROBES_PER_SECOND = 2.0
 PROBES_TO_CLOSE = 5
+SILENT_SECONDS = 10.0
 MAX_CLOCK_STEP_SECONDS = 60.0
 MAX_ERROR = 200  # characters
 
@@ -111,6 +114,19 @@ def take_retries(state: DestinationState, wanted: int, now: float) -> tuple[Dest
         return state, wanted
     granted = min(wanted, math.floor(state.tokens))
     return replace_fields(state, tokens=state.tokens - granted), granted
+
+
+def take_plan_retries(state: DestinationState, wanted: int, now: float) -> tuple[DestinationState, int]:
+    """Return how many tasks a retry plan may send now; they are taken from the budget.
+
+    While the circuit is open, a plan waits, and workers make the test calls. If nobody has called the destination for
+    SILENT_SECONDS, the plan makes one: otherwise the circuit would stay open.
+    """
+    if state.circuit != OPEN:
+        return take_retries(state, wanted, now)
+    if abs(now - state.at) < SILENT_SECONDS:
+        return state, 0
+    return replace_fields(advance(state, now), probes=0.0), min(1, wanted)
 
 
 def record(state: DestinationState, calls: DestinationCalls, now: float) -> DestinationState:

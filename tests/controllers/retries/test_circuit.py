@@ -12,12 +12,14 @@ from controllers.retries.circuit import (
     PROBES_PER_SECOND,
     PROBES_TO_CLOSE,
     RETRY_SHARE,
+    SILENT_SECONDS,
     WINDOW_CALLS,
     DestinationCalls,
     DestinationState,
     admit,
     advance,
     record,
+    take_plan_retries,
     take_retries,
 )
 
@@ -70,6 +72,17 @@ def test_at_half_of_failures_only_probes_are_admitted():
     state, first = admit(state, 101.0)
     assert (first, admit(state, 101.0)[1]) == ("probe", "none")
     assert take_retries(state, 1_000, 101.0)[1] == int(2 * MIN_RETRIES_PER_SECOND + RETRY_SHARE * 20)
+
+
+def test_a_plan_waits_for_an_open_circuit_and_makes_a_test_call_only_where_nobody_else_does():
+    state = fail(HEALTHY, 20)
+    assert take_plan_retries(state, 100, 99.0 + SILENT_SECONDS) == (state, 0)
+    called = admit(state, 99.0 + SILENT_SECONDS)[0]
+    assert take_plan_retries(called, 100, 100.0 + SILENT_SECONDS)[1] == 0
+    state, granted = take_plan_retries(state, 100, 100.0 + SILENT_SECONDS)
+    assert (granted, take_plan_retries(state, 100, 101.0 + SILENT_SECONDS)[1]) == (1, 0)
+    limited = fail(succeed(HEALTHY, 40), 10)
+    assert take_plan_retries(limited, 1_000, 100.0) == take_retries(limited, 1_000, 100.0)
 
 
 def test_probes_that_succeed_in_a_row_close_the_circuit_and_the_budget_starts_empty():
