@@ -13,6 +13,7 @@ from queues.models import Node, Queue
 from tests.workers.snapshots import snapshot_of
 from workers.models import Loop, Plan, Task
 from workers.plants.models import RegisteredPlant
+from workers.retries.models import RetryPlan
 
 pytestmark = pytest.mark.django_db
 SNAPSHOT = snapshot_of(
@@ -59,6 +60,19 @@ def found(text, role="operator"):
 )
 def test_what_one_types_is_found_first(text, first):
     assert found(text)[0] == first
+
+
+def test_retry_plans_and_what_one_does_with_them_are_found():
+    later = timezone.now() + timedelta(minutes=5)
+    values = {"plant": "shop", "items": b"", "min_rate": 1.0, "max_rate": 9.0, "expires_at": later}
+    plan = RetryPlan.objects.create(query="state:failed", total=2_000, **values)
+    label = f"Retry plan {plan.pk}: 2,000 tasks of shop"
+    assert found(f"retry plan {plan.pk}")[0] == ("plan", label)
+    assert found("retry failed")[0] == ("action", "Retry failed tasks…")
+    assert ("action", "Approve a retry plan") in found("approve retry")
+    assert ("plan", label) in found("")
+    RetryPlan.objects.update(state="done")
+    assert ("plan", label) not in found("")
 
 
 def test_who_is_limited_to_some_queues_is_offered_what_is_about_them():
