@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 
 import orjson
 
+from queues import projection
 from workers.control import loops
+from workers.coordination.connections import control_server
 from workers.plants.models import RegisteredPlant
 from workers.retries import plans
 from workers.retries.items import PaceLimits
@@ -21,8 +23,9 @@ AT_ONCE = 5_000
 
 
 def attach(broker: str) -> None:
-    """Attach the app, and create the schedule of the control worker."""
+    """Attach the app, and create what the control worker needs: the topology, without nodes, and its schedule."""
     RegisteredPlant.objects.create(name=PLANT, kind="celery", url=broker)
+    projection.project(control_server(), {})
     loops.ensure_schedule()
 
 

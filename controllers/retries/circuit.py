@@ -32,6 +32,7 @@ MAX_TOKENS = 50.0
 WINDOW_CALLS = 50.0  # calls that the failure share is computed from, the recent ones counting more
 WINDOW_SECONDS = 60.0  # after which a call counts 1/e
 MIN_CALLS = 10.0  # with fewer, the failure share says little
+QUIET_CALLS = 0.5  # below it, there were no calls for some time
 LIMIT_SHARE, OPEN_SHARE = 0.1, 0.5
 PROBES_PER_SECOND = 2.0
 PROBES_TO_CLOSE = 5
@@ -89,7 +90,7 @@ def advance(state: DestinationState, now: float) -> DestinationState:
         tokens=min(MAX_TOKENS, state.tokens + MIN_RETRIES_PER_SECOND * elapsed_seconds),
         probes=min(1.0, state.probes + PROBES_PER_SECOND * elapsed_seconds),
     )
-    if state.circuit == LIMITED and advanced.calls < 1.0 and elapsed_seconds > 0.0 and state.calls >= 1.0:
+    if state.circuit == LIMITED and advanced.calls < QUIET_CALLS <= state.calls:
         return replace_fields(advanced, circuit=CLOSED, since=None, error="")
     return advanced
 

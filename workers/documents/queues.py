@@ -15,7 +15,6 @@ from common.stored_document import (
     describe_metric,
 )
 from controllers.retries.circuit import CLOSED, LIMITED, OPEN
-from queues.circuit_hold import HOLDS
 
 Trend = Literal["rising", "falling", "steady"]
 
@@ -62,7 +61,8 @@ class CircuitHoldStatus(StoredDocument, frozen=True, kw_only=True):
     """A circuit that a person holds open or closed for one queue."""
 
     circuit: Annotated[
-        str, describe("open (no calls) or closed (all first attempts, and the retries in the budget).", values=HOLDS)
+        str,
+        describe("open (no calls) or closed (all first attempts; retries need the budget).", values=("open", "closed")),
     ]
     override: Annotated[int, describe("ID of the override.")]
     since: Instant | None = None

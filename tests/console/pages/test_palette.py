@@ -70,6 +70,7 @@ def test_retry_plans_and_what_one_does_with_them_are_found():
     assert found(f"retry plan {plan.pk}")[0] == ("plan", label)
     assert found("retry failed")[0] == ("action", "Retry failed tasks…")
     assert ("action", "Approve a retry plan") in found("approve retry")
+    Plan.objects.all().delete()
     assert ("plan", label) in found("")
     RetryPlan.objects.update(state="done")
     assert ("plan", label) not in found("")
@@ -108,7 +109,8 @@ def test_without_words_there_are_the_jobs_what_waits_for_somebody_and_the_pages(
     assert kinds == ["action", "plan", "page"] and ("page", "Overview") in found("")
 
 
-MAIN_JOBS = ("Override", "Hold", "Pause", "Drain", "Rebalance", "Approve", "Acknowledge", "Retry", "Cap", "Set tasks")
+MAIN_JOBS = ("Override", "Hold", "Pause", "Drain", "Rebalance", "Approve", "Acknowledge", "Cap", "Set tasks")
+MAIN_JOBS += ("Retry dead letters", "Retry failed tasks")
 
 
 def test_every_main_job_is_listed_at_once_and_reached_with_one_more_choice():

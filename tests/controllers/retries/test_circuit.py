@@ -95,6 +95,13 @@ def test_probes_that_succeed_in_a_row_close_the_circuit_and_the_budget_starts_em
     assert succeed(state, 50).circuit == CLOSED
 
 
+def test_the_first_call_after_the_probes_does_not_end_the_limit_on_retries():
+    state = succeed(fail(HEALTHY, 20), PROBES_TO_CLOSE)
+    state = record(state, DestinationCalls(0, 1, 0), 100.5)
+    assert advance(state, 101.0).circuit == LIMITED
+    assert take_retries(state, 1_000, 101.0)[1] == 1
+
+
 def test_a_limited_destination_without_calls_is_healthy_again_after_a_time():
     limited = fail(succeed(HEALTHY, 40), 10)
     assert advance(limited, 130.0).circuit == LIMITED
