@@ -19,6 +19,7 @@ from console.actions.loops import list_scope_queues
 from console.help import contents
 from console.incidents.taken_actions import review_actions
 from console.navigation import MORE_PAGES, get_page_permission, on_rail
+from controllers.framework.reason import format_count
 from controllers.parallelism.joint_law import LAW as JOINT
 from queues.models import Node, Queue
 from workers.alerts.lifecycle.models import Alert
@@ -27,6 +28,7 @@ from workers.documents.states import build_action_key
 from workers.models import Loop, Plan, Task
 from workers.plants.foreign import adapters
 from workers.plants.models import RegisteredPlant
+from workers.retries.models import RetryPlan
 from workers.steering.scope import Scope, list_active_loops
 
 MAX_TEXT = 100
@@ -99,7 +101,11 @@ def search(actor: Actor, snapshot: Snapshot | None, text: str) -> PaletteResults
     """
     tokens = _split_words(text.lower())
     if not tokens:
-        waiting = [*_iterate_alerts(only_open=True), *_iterate_plans(only_open=True)][: MAX_FOUND // 2]
+        waiting = [
+            *_iterate_alerts(only_open=True),
+            *_iterate_plans(only_open=True),
+            *_iterate_retry_plans(only_open=True),
+        ][: MAX_FOUND // 2]
         first = [*_iterate_suggestions(actor, snapshot), *_iterate_jobs(actor, snapshot), *waiting]
         return PaletteResults([*first, *_iterate_pages(actor)], len(first))
     if TASK_ID.fullmatch(text.strip().lower()) and actor.may("plant.view"):
@@ -126,6 +132,7 @@ def list_entries(actor: Actor, snapshot: Snapshot | None) -> Iterator[PaletteEnt
         return
     yield from _iterate_alerts()
     yield from _iterate_plans()
+    yield from _iterate_retry_plans()
     nodes = list(Node.objects.order_by("name").values_list("name", flat=True))
     queues = list(Queue.objects.order_by("name").values_list("name", flat=True))
     loops = list(list_active_loops().order_by("name"))
@@ -180,6 +187,15 @@ def _iterate_plans(only_open: bool = False) -> Iterator[PaletteEntry]:
         yield PaletteEntry("plan", f"Plan {row.pk}: {row.title}", url, row.state)
 
 
+def _iterate_retry_plans(only_open: bool = False) -> Iterator[PaletteEntry]:
+    """Return retry plans; only_open: those that wait for a person."""
+    rows = RetryPlan.objects.order_by("-pk").defer("items")
+    rows = rows.filter(state__in=(RetryPlan.State.PROPOSED, RetryPlan.State.PAUSED)) if only_open else rows
+    for row in rows[:MAX_RECENT]:
+        label = f"Retry plan {row.pk}: {format_count(row.total, 'task')} of {row.plant}"
+        yield PaletteEntry("plan", label, reverse("retry-plan", args=[row.pk]), row.state, row.query)
+
+
 @dataclass(frozen=True)
 class ListedJob:
     """One of the main jobs of an operator, as the palette lists it.
@@ -212,6 +228,7 @@ JOBS = (
     ListedJob("plan.approve", "Approve a plan…", "", "check", "plans", words="reject stop roll back"),
     ListedJob("alert.acknowledge", "Acknowledge an alert…", "", "alerts", "alerts", "acknowledge"),
     ListedJob("dead_letters.requeue", "Retry dead letters…", "", "undo", "dead-letters", words="requeue discard"),
+    ListedJob("retry.propose", "Retry failed tasks…", "proposes a plan", "undo", "retries", words="celery", whole=True),
     ListedJob("ladder.cap", "Cap a remedy ladder…", "never shed, or only throttle", "cap", "queues", "cap ladder"),
     ListedJob(
         "pipeline.steer", "Set tasks of an operator…", "", "pipeline", "pipeline", words="parallelism", whole=True
@@ -230,6 +247,7 @@ PossibleAction = tuple[str, str, str, str, Collection[str] | None]
 PLANT_ACTIONS: tuple[PossibleAction, ...] = (
     ("alert_rule.change", "Change an alert rule", "alert-rules", "threshold", ()),
     ("receiver.change", "Add an alert receiver", "receivers", "email webhook", ()),
+    ("retry.approve", "Approve a retry plan", "retries", "reject continue", None),
     ("override.end", "End a manual change", "manual-changes", "override extend", ()),
     ("link.make", "Share a snapshot", "timeline#share-title", "link chat", ()),
     ("lab.run", "Run an experiment", "lab", "simulate compare", ()),

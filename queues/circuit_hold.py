@@ -1,8 +1,8 @@
 """Holds of the circuit breaker of a queue's destination by a person.
 
 A hold is a key on the control server (`weir:circuit-hold:{queue}`) that expires automatically, even if no process is
-left to end it. *Open*: workers of the queue make no calls. *Closed*: they make all calls, even if most fail. Workers
-check for it here; people see it as its override (`workers.steering`).
+left to end it. *Open*: workers of the queue make no calls. *Closed*: they make all first attempts, even if most fail;
+retries still wait for the retry budget. Workers check for it here; people see it as its override (`workers.steering`).
 """
 
 from contextlib import suppress

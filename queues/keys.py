@@ -248,7 +248,8 @@ DESTINATION = Key(
     "weir:destination:{destination}",
     "string",
     "workers → workers observer",
-    "JSON, the retry budget and the circuit breaker of what handlers call: `controllers.retries.circuit`",
+    "JSON, the retry budget and the circuit breaker of what handlers and retry plans call: "
+    "`controllers.retries.circuit`",
 )
 CIRCUIT_HOLD = Key(
     "weir:circuit-hold:{queue}",

@@ -5,13 +5,14 @@ from datetime import UTC, datetime
 
 import orjson
 
+from queues import projection
+from workers.control import loops
 from workers.coordination.connections import control_server
 from workers.plants.models import RegisteredPlant
-from workers.retries import plans, runner
+from workers.retries import plans
 from workers.retries.items import PaceLimits
 from workers.retries.models import RetryPlan
-from workers.retries.outlets import open_plan_outlet
-from workers.retries.plans import NewPlan, State
+from workers.retries.plans import NewPlan
 from workers.retries.selection import select
 from workers.task_history.query import TaskQuery
 from workers.task_history.record import FAILED, TaskRecord
@@ -21,11 +22,20 @@ PLANT, QUEUE, TASK = "shop", "pay", "shop.pay"
 AT_ONCE = 5_000
 
 
-def prepare(broker: str, count: int, min_rate: float, max_rate: float) -> None:
-    """Store failed tasks, and a plan of all of them that is approved; print how long the dry run took."""
+def attach(broker: str) -> None:
+    """Attach the app, and create what the control worker needs: the topology, without nodes, and its schedule."""
     RegisteredPlant.objects.create(name=PLANT, kind="celery", url=broker)
+    projection.project(control_server(), {})
+    loops.ensure_schedule()
+
+
+def prepare(first: int, count: int, min_rate: float, max_rate: float) -> None:
+    """Approve a plan of all failed tasks; print how long the dry run took.
+
+    first: how many tasks have failed. The other failed tasks are only stored.
+    """
     now = time.time()
-    for start in range(0, count, AT_ONCE):
+    for start in range(first, count, AT_ONCE):
         record_finished(
             PLANT, [_build_failed(number, now - 3_600) for number in range(start, min(count, start + AT_ONCE))]
         )
@@ -52,15 +62,6 @@ def _build_failed(number: int, at: float) -> TaskRecord:
     )
 
 
-def send() -> None:
-    """Advance the plan until it has ended."""
-    while RetryPlan.objects.filter(state__in=(*plans.ACTIVE, State.PAUSED)).exists():
-        runner.advance(PLANT, control_server(), open_plan_outlet)
-        time.sleep(1.0)
-
-
-def show() -> None:
-    """Print the state of the plan."""
-    plan = RetryPlan.objects.defer("items").get()
-    values = {name: getattr(plan, name) for name in ("state", "note", "sent", "succeeded", "failed", "unheard")}
-    print(orjson.dumps(values | {"rate": plan.pace.get("rate")}).decode())
+def resume() -> None:
+    """Continue the plan, which has stopped."""
+    plans.resume(RetryPlan.objects.defer("items").get().pk, None, "The queue is short again.")

@@ -159,6 +159,7 @@ FROZEN = frozenset(
         "node.thresholds",
         "node.use",
         "plan.approve",
+        "retry.approve",
         "pipeline.declare",
         "pipeline.steer",
         "plant.scale",

@@ -21,11 +21,13 @@ from workers.plants.foreign import adapters
 from workers.plants.models import RegisteredPlant
 from workers.plants.registry import LOCAL
 from workers.retries import plans, selection
+from workers.retries.budget import get_called
 from workers.retries.items import PaceLimits, RetryItem
 from workers.retries.models import RetryPlan
 from workers.retries.plans import NewPlan, State
 from workers.retries.selection import REASONS, Selection
 from workers.task_history.query import TaskQuery, parse_query
+from workers.windows.freezes import list_queue_subjects
 
 STATE_WORDS = {
     State.PROPOSED: "Waiting for approval",
@@ -83,6 +85,9 @@ class RetryPlanDocument(StoredDocument, frozen=True, kw_only=True):
     rate: Annotated[float | None, describe("Tasks that are sent per second.")]
     min_rate: float
     max_rate: float
+    calls: Annotated[
+        str, describe("What the tasks call, whose retry budget the plan draws on; empty: what handlers call.")
+    ]
     queues: dict[str, int]
     skipped: list[SkippedTasks]
     owner: str
@@ -151,7 +156,7 @@ def propose_dead_letters(
 @transaction.atomic
 def approve(actor: Actor, plan: RetryPlan, hash: str, reason: str, now: datetime) -> RetryPlan:
     """Approve the plan that was shown. A setting for each role may require a second approval."""
-    require_permission(actor, "retry.approve")
+    require_permission(actor, "retry.approve", subjects=_list_subjects(plan))
     needed = count_required_approvals(actor)
     changed = plans.approve(plan.pk, hash, actor.user, reason, now=now, needed=needed)
     return _record_change(actor, "retry.approve", plan, changed, reason)
@@ -160,7 +165,7 @@ def approve(actor: Actor, plan: RetryPlan, hash: str, reason: str, now: datetime
 @transaction.atomic
 def reject(actor: Actor, plan: RetryPlan, reason: str, now: datetime) -> RetryPlan:
     """Reject a plan permanently."""
-    require_permission(actor, "retry.approve")
+    require_permission(actor, "retry.approve", subjects=())
     changed = plans.reject(plan.pk, actor.user, reason, now=now)
     return _record_change(actor, "retry.reject", plan, changed, reason)
 
@@ -175,7 +180,7 @@ def pause(actor: Actor, plan: RetryPlan, reason: str) -> RetryPlan:
 @transaction.atomic
 def resume(actor: Actor, plan: RetryPlan, reason: str) -> RetryPlan:
     """Continue a paused plan."""
-    require_permission(actor, "retry.approve")
+    require_permission(actor, "retry.approve", subjects=_list_subjects(plan))
     return _record_change(actor, "retry.resume", plan, plans.resume(plan.pk, actor.user, reason), reason)
 
 
@@ -208,6 +213,7 @@ def describe_plan(plan: RetryPlan) -> RetryPlanDocument:
         rate=round(rate, 2) if rate is not None and plan.state == State.SENDING else None,
         min_rate=plan.min_rate,
         max_rate=plan.max_rate,
+        calls=get_called(plan) if plan.kind == RetryPlan.Kind.TASKS else "",
         queues=plan.queues,
         skipped=_describe_skipped(plan.skipped),
         owner=plan.owner.get_username() if plan.owner else "",
@@ -227,6 +233,13 @@ def list_retryable_plants() -> list[str]:
     """Return the names of attached plants whose tasks can be sent again."""
     kinds = [kind.name for kind in adapters.list_kinds().values() if kind.open_retry_outlet is not None]
     return list(RegisteredPlant.objects.filter(kind__in=kinds).order_by("name").values_list("name", flat=True))
+
+
+def _list_subjects(plan: RetryPlan) -> list[str]:
+    """Return what a plan changes while it sends, which a change freeze may protect."""
+    if plan.kind == RetryPlan.Kind.DEAD_LETTERS:
+        return list_queue_subjects(plan.queues)
+    return [f"plant/{plan.plant}"]
 
 
 def _select(wanted: RetryRequest, now: datetime) -> Selection:

@@ -22,6 +22,8 @@ from controllers.shedding.ladder import LAW as LADDER
 from queues.models import Node, Queue
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
 from workers.placement.plans import OPEN, can_roll_back
+from workers.retries.models import RetryPlan
+from workers.retries.plans import PAUSABLE
 from workers.steering import overrides, plant_settings
 from workers.steering.scope import NODE_USES
 
@@ -116,6 +118,15 @@ def _build_plan_undo(name: str, change: IncidentChange) -> _Links:
     return _Links(
         url=url, undo=QuickAction(words="Propose rollback", url=back, may="plan.propose", fields={"plan": name})
     )
+
+
+def _build_retry_link(name: str, change: IncidentChange) -> _Links:
+    """Build the link to a retry plan, on whose page it can be paused while it sends."""
+    state = RetryPlan.objects.filter(pk=int(name)).values_list("state", flat=True).first()
+    if state is None:
+        return _Links()
+    url = reverse("retry-plan", args=[int(name)])
+    return _Links(url=url, back=RelatedPage("Pause retry plan", url, "retry.stop") if state in PAUSABLE else None)
 
 
 def _build_declaration_undo(name: str, change: IncidentChange) -> _Links:
@@ -226,6 +237,7 @@ SHOWN: dict[str, Callable[[str, IncidentChange], _Links]] = {
     "override": _build_override_undo,
     "overrides": _build_override_undo,
     "plan": _build_plan_undo,
+    "retry": _build_retry_link,
     "declaration": _build_declaration_undo,
     "audit": _build_audit_undo,
     "mark": lambda name, change: _Links(

@@ -21,6 +21,7 @@ from workers.history.appearances import Appearance, list_appearances
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
 from workers.plants.influences import format_operator_part
 from workers.plants.registry import LOCAL
+from workers.retries.models import RetryPlan
 from workers.steering.scope import Scope
 
 # Changes by people without a row of their own, and the kind of part that their target names; "": the plant.
@@ -100,6 +101,7 @@ def find_recorded_changes(since: datetime, until: datetime, data: Path) -> list[
     rows = [
         *_find_override_changes(since, until),
         *_find_plan_changes(since, until),
+        *_find_retry_changes(since, until),
         *_find_declaration_changes(since, until),
         *_find_audited(since, until),
         *_find_mark_changes(Mark.objects.all(), since, until),
@@ -200,6 +202,25 @@ def _find_plan_changes(since: datetime, until: datetime) -> Iterator[FoundChange
             words=f"Plan {plan.pk} started: {plan.title}",
             by=plan.owner.get_username() if plan.owner else plan.law,
             ref=f"plan:{plan.pk}",
+        )
+
+
+def _find_retry_changes(since: datetime, until: datetime) -> Iterator[FoundChange]:
+    """Return retry plans that began to send: their tasks are additional load."""
+    plans = RetryPlan.objects.filter(started_at__range=(since, until)).defer("items").order_by("-started_at")
+    for plan in plans.select_related("owner")[:MAX_ROWS]:
+        assert plan.started_at is not None
+        is_attached = plan.kind == RetryPlan.Kind.TASKS
+        parts = {f"plant/{plan.plant}"} if is_attached else {f"queue/{queue}" for queue in plan.queues}
+        tasks = format_count(plan.total, "task" if is_attached else "dead letter")
+        yield FoundChange(
+            kind=f"retry {plan.kind}",
+            at=plan.started_at,
+            parts=frozenset(parts),
+            words=f"Retry plan {plan.pk} of {plan.plant} started, {tasks}: {plan.reason[:REASON_SHOWN]}",
+            by=plan.owner.get_username() if plan.owner else "",
+            ref=f"retry:{plan.pk}",
+            over_at=plan.ended_at,
         )
 
 

@@ -37,6 +37,7 @@ from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.history.snapshot_archive import snapshot_at
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
 from workers.plants.influences import build_influences, list_alert_parts
+from workers.retries.models import RetryPlan
 
 MAX_STORED = 25
 RECORD_DAYS = timedelta(days=30)
@@ -271,6 +272,8 @@ def _compute_chances(onset: datetime, data: Path) -> dict[str, float]:
         counts["override ended"] += count
     for kind, count in _count_by_column(Plan.objects.filter(started_at__range=(since, onset)), "kind"):
         counts[f"plan {kind}"] += count
+    for kind, count in _count_by_column(RetryPlan.objects.filter(started_at__range=(since, onset)), "kind"):
+        counts[f"retry {kind}"] += count
     counts["declaration"] = PipelineVersion.objects.filter(created_at__range=(since, onset)).count()
     counts.update(dict(_count_by_column(query_audited(since, onset), "action")))
     marks = Mark.objects.filter(at__range=(since, onset), removed_at=None)

@@ -16,6 +16,8 @@ load, and the destination stays down. Two limits prevent that:
 
 Only failures of the destination count. An event that its handler rejects is no failure of the destination.
 
+Retry plans (`workers.retries`) draw on the same budget. All of their tasks are retries.
+
 All functions are pure: they take the state and the time (Unix seconds), and return the next state.
 """
 
@@ -30,9 +32,11 @@ MAX_TOKENS = 50.0
 WINDOW_CALLS = 50.0  # calls that the failure share is computed from, the recent ones counting more
 WINDOW_SECONDS = 60.0  # after which a call counts 1/e
 MIN_CALLS = 10.0  # with fewer, the failure share says little
+QUIET_CALLS = 0.5  # below it, there were no calls for some time
 LIMIT_SHARE, OPEN_SHARE = 0.1, 0.5
 PROBES_PER_SECOND = 2.0
 PROBES_TO_CLOSE = 5
+SILENT_SECONDS = 10.0
 MAX_CLOCK_STEP_SECONDS = 60.0
 MAX_ERROR = 200  # characters
 
@@ -86,7 +90,7 @@ def advance(state: DestinationState, now: float) -> DestinationState:
         tokens=min(MAX_TOKENS, state.tokens + MIN_RETRIES_PER_SECOND * elapsed_seconds),
         probes=min(1.0, state.probes + PROBES_PER_SECOND * elapsed_seconds),
     )
-    if state.circuit == LIMITED and advanced.calls < 1.0 and elapsed_seconds > 0.0 and state.calls >= 1.0:
+    if state.circuit == LIMITED and advanced.calls < QUIET_CALLS <= state.calls:
         return replace_fields(advanced, circuit=CLOSED, since=None, error="")
     return advanced
 
@@ -111,6 +115,19 @@ def take_retries(state: DestinationState, wanted: int, now: float) -> tuple[Dest
         return state, wanted
     granted = min(wanted, math.floor(state.tokens))
     return replace_fields(state, tokens=state.tokens - granted), granted
+
+
+def take_plan_retries(state: DestinationState, wanted: int, now: float) -> tuple[DestinationState, int]:
+    """Return how many tasks a retry plan may send now; they are taken from the budget.
+
+    While the circuit is open, a plan waits, and workers make the test calls. If nobody has called the destination for
+    SILENT_SECONDS, the plan makes one: otherwise the circuit would stay open.
+    """
+    if state.circuit != OPEN:
+        return take_retries(state, wanted, now)
+    if abs(now - state.at) < SILENT_SECONDS:
+        return state, 0
+    return replace_fields(advance(state, now), probes=0.0), min(1, wanted)
 
 
 def record(state: DestinationState, calls: DestinationCalls, now: float) -> DestinationState:

@@ -11,7 +11,8 @@ If workers are `permanent` (processes of a pool that stay), the same evaluation 
 
 The observation's queue length, removed, started, and waiting to run are required by the contract; the others may be
 missing. Without the node's state, the law assumes that the node is well. Without a count of running workers, it assumes
-that those that started are done.
+that those that started are done. While the circuit of the destination is open, neither method is evaluated: one worker
+at a time makes test calls, and the lengths that grow meanwhile are not counted as arrivals of one interval.
 """
 
 import math
@@ -21,9 +22,17 @@ from msgspec.structs import replace
 from common.errors import BadInput
 from controllers.framework.decision import Decision, Expectation
 from controllers.framework.law import Law, Remedy
+from controllers.framework.reason import format_no_action, format_reason
 from controllers.worker_rate import forecast_manager, permanent_pool, thesis_manager
 from controllers.worker_rate.permanent_pool import PERMANENT
-from controllers.worker_rate.shared import Manager, Start, WorkerRateObservation, WorkerRateParameters, clip_rate
+from controllers.worker_rate.shared import (
+    Manager,
+    Start,
+    WorkerRateObservation,
+    WorkerRateParameters,
+    clip_rate,
+    describe_start,
+)
 
 MIN_SETTLING_SECONDS = 4.0
 METHODS = {"forecast": forecast_manager.evaluate, "thesis": thesis_manager.evaluate}
@@ -71,6 +80,8 @@ class WorkerRate(Law[WorkerRateParameters, WorkerRateObservation, Manager]):
         evaluate = METHODS[parameters.method]
         if parameters.workers == PERMANENT:
             return permanent_pool.decide(parameters, state, observation, evaluate)
+        if observation.is_circuit_open:
+            return self.resume(state), _decide_test_call(parameters, observation)
         manager, start = evaluate(parameters, state, observation)
         action = {"start": start.count} if start.count else None
         expected = _build_expectation(parameters, start, observation.queue_length)
@@ -78,6 +89,20 @@ class WorkerRate(Law[WorkerRateParameters, WorkerRateObservation, Manager]):
 
 
 LAW = WorkerRate()
+CIRCUIT_OPEN = "open circuit"
+
+
+def _decide_test_call(parameters: WorkerRateParameters, observation: WorkerRateObservation) -> Decision:
+    """Return one worker for the next test call of an open circuit, unless one is under way.
+
+    More workers would end at once, because the circuit admits them no call. No effect is expected: the call may fail.
+    """
+    is_under_way = bool(observation.waiting_to_run or observation.running)
+    count = int(observation.queue_length > 0 and not is_under_way)
+    why = "the circuit of the destination is open; one worker at a time makes test calls"
+    reason = format_reason(describe_start(count), why) if count else format_no_action(why)
+    terms = {"method": parameters.method}
+    return Decision({"start": count} if count else None, reason, terms, CIRCUIT_OPEN, float(count))
 
 
 def _build_expectation(parameters: WorkerRateParameters, start: Start, length: float) -> Expectation | None:

@@ -156,6 +156,9 @@ class WorkerRateObservation(msgspec.Struct, frozen=True, kw_only=True):
     node_state: Annotated[str | None, value("choice", "State of the container's node, if known.", choices=STATES)] = (
         None
     )
+    is_circuit_open: Annotated[
+        bool, value("flag", "True while most calls to the handler's destination fail: workers make only test calls.")
+    ] = False
 
 
 class Manager(msgspec.Struct, frozen=True, kw_only=True):

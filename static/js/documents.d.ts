@@ -188,6 +188,7 @@ interface DestinationStatus {
   "at": number | null;
   "error": string;
   "queues": Array<string>;
+  "retry_plans": Array<number>;
 }
 
 interface NodeStatus {

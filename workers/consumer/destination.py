@@ -2,7 +2,7 @@
 
 The law (`controllers.retries.circuit`) decides. Its state is one key per destination on the control server, which all
 workers share: each change is computed from the state as read, and written only if nobody has changed it since. A person
-can hold the circuit of a queue open (no calls) or closed (all calls); the retry budget applies in both cases.
+can hold the circuit of a queue open (no calls) or closed (all first attempts). The retry budget applies in any case.
 
 While the destination is healthy, a worker reads the state before each claim, and reports its calls once, at its end.
 If the control server does not respond, workers make all calls, as without this limit.
@@ -67,6 +67,12 @@ class DestinationLimit(Protocol):
     def take_retry(self) -> bool:
         """Return whether the worker may retry one block now."""
 
+    def take_retries(self, wanted: int) -> int:
+        """Return how many tasks or dead letters a retry plan may send now."""
+
+    def explain_wait(self) -> str:
+        """Return why a retry plan may send nothing more now, as a sentence."""
+
     def record(self, calls: DestinationCalls) -> None:
         """Record completed calls."""
 
@@ -89,6 +95,12 @@ class NoLimit:
     def take_retry(self) -> bool:
         return True
 
+    def take_retries(self, wanted: int) -> int:
+        return wanted
+
+    def explain_wait(self) -> str:
+        return ""
+
     def record(self, calls: DestinationCalls) -> None:
         pass
 
@@ -97,16 +109,17 @@ class NoLimit:
 
 
 class SharedLimit:
-    """The limit that all workers of a destination share."""
+    """The limit that all workers of a destination share. queue: whose circuit a person can hold; "" for none."""
 
     def __init__(
         self, control: redis.Redis, queue: str, destination: str, clock: Callable[[], float] = time.time
     ) -> None:
-        self._control, self._clock = control, clock
+        self._control, self._clock, self._destination = control, clock, destination
         self._key = keys.DESTINATION.build(destination)
-        self._hold_key = keys.CIRCUIT_HOLD.build(queue)
+        self._hold_key = keys.CIRCUIT_HOLD.build(queue) if queue else None
         self._state, self._unreported = DestinationState(), DestinationCalls()
         self._hold: str | None = None
+        self._is_silent = False  # the control server did not respond to a plan
 
     @property
     def is_open(self) -> bool:
@@ -117,8 +130,7 @@ class SharedLimit:
     def admit(self) -> Admission:
         """Return whether the worker may claim blocks now: any number, a single one as a probe, or none."""
         try:
-            stored, held = expect_bytes(self._control).mget([self._key, self._hold_key])
-            self._state, self._hold = read_state(stored), circuit_hold.read(held)
+            self._read()
             if self._hold is not None:
                 return "none" if self._hold == circuit_hold.OPEN else "all"
             if self._state.circuit == circuit.CLOSED:
@@ -136,6 +148,35 @@ class SharedLimit:
             return bool(self._change(lambda state, now: circuit.take_retries(state, 1, now)))
         except redis.RedisError:
             return True
+
+    def take_retries(self, wanted: int) -> int:
+        """Return how many tasks or dead letters a retry plan may send now.
+
+        Without the control server it may send none: unlike an event, a plan can wait.
+        """
+        try:
+            self._read()
+            self._is_silent = False
+            if self._hold == circuit_hold.OPEN:
+                return 0
+            if self._state.circuit == circuit.CLOSED:
+                return wanted
+            take = circuit.take_retries if self._hold == circuit_hold.CLOSED else circuit.take_plan_retries
+            return self._change(lambda state, now: take(state, wanted, now)) or 0
+        except redis.RedisError:
+            self._is_silent = True
+            return 0
+
+    def explain_wait(self) -> str:
+        """Return why a retry plan may send nothing more now, as a sentence."""
+        if self._is_silent:
+            return "Waiting: the control server does not respond."
+        if self._hold == circuit_hold.OPEN:
+            return f"Waiting: the circuit of {self._destination} is held open."
+        if self.is_open:
+            error = f" Last failure: {self._state.error}" if self._state.error else ""
+            return f"Waiting: the circuit of {self._destination} is open.{error}"
+        return f"Waiting: the retry budget of {self._destination} is used up."
 
     def record(self, calls: DestinationCalls) -> None:
         """Record completed calls. They are reported at once while the destination is not healthy, else at the end."""
@@ -157,6 +198,11 @@ class SharedLimit:
         with suppress(redis.RedisError):
             if self._change(lambda state, now: (circuit.record(state, calls, now), True)):
                 self._unreported = DestinationCalls()
+
+    def _read(self) -> None:
+        names = [self._key] if self._hold_key is None else [self._key, self._hold_key]
+        stored, *held = expect_bytes(self._control).mget(names)
+        self._state, self._hold = read_state(stored), circuit_hold.read(held[0]) if held else None
 
     def _change(self, decide: Callable[[DestinationState, float], tuple[DestinationState, Answer]]) -> Answer | None:
         """Change the shared state by a step of the law; return its answer, or None after too many conflicts."""

@@ -60,7 +60,10 @@ class PauseStatus(StoredDocument, frozen=True, kw_only=True):
 class CircuitHoldStatus(StoredDocument, frozen=True, kw_only=True):
     """A circuit that a person holds open or closed for one queue."""
 
-    circuit: Annotated[str, describe("open (no calls) or closed (all calls).", values=("open", "closed"))]
+    circuit: Annotated[
+        str,
+        describe("open (no calls) or closed (all first attempts; retries need the budget).", values=("open", "closed")),
+    ]
     override: Annotated[int, describe("ID of the override.")]
     since: Instant | None = None
     until: Instant | None = None
@@ -89,7 +92,7 @@ class SlotHolder(StoredDocument, frozen=True, kw_only=True):
 
 
 class DestinationStatus(StoredDocument, frozen=True, kw_only=True):
-    """What the handlers of one or more queues call, and the limits on these calls while it fails."""
+    """What handlers of queues or retried tasks call, and the limits on these calls while it fails."""
 
     circuit: Annotated[
         str,
@@ -104,6 +107,7 @@ class DestinationStatus(StoredDocument, frozen=True, kw_only=True):
     at: Annotated[Instant | None, describe("When a call was last reported.")] = None
     error: Annotated[str, describe("The last failure.")] = ""
     queues: Annotated[list[str], describe("Queues whose handlers call it.")] = []
+    retry_plans: Annotated[list[int], describe("Active retry plans of attached plants whose tasks call it.")] = []
 
 
 class QueueStatus(StoredDocument, frozen=True, kw_only=True):

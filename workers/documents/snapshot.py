@@ -133,7 +133,8 @@ class Snapshot(StoredDocument, frozen=True, kw_only=True):
     producers: dict[str, ProducerStatus] = {}
     queues: dict[str, QueueStatus] = {}
     destinations: Annotated[
-        dict[str, DestinationStatus], describe("What handlers have called in the last hour, keyed by name.")
+        dict[str, DestinationStatus],
+        describe("What handlers and retry plans have called in the last hour, keyed by name."),
     ] = {}
     nodes: dict[str, NodeStatus] = {}
     hosts: dict[str, HostStatus] = {}

@@ -33,10 +33,14 @@ class RetryItem(msgspec.Struct, array_like=True, frozen=True):
 
 @dataclass(frozen=True)
 class PaceLimits:
-    """The range that a person allows, in tasks per second."""
+    """What a person allows: the range of rates, in tasks per second, and whose retry budget the plan draws on.
+
+    calls: what the tasks call, such as a server; "" for the plant.
+    """
 
     min_rate: float
     max_rate: float
+    calls: str = ""
 
 
 def build_new_id(plan: int, created_at: float, task_id: str) -> str:
@@ -88,6 +92,6 @@ def decode_items(stored: "bytes | memoryview[int]") -> list[RetryItem]:
 
 
 def compute_hash(kind: str, plant: str, items: Sequence[RetryItem], limits: PaceLimits) -> str:
-    """Return SHA-256 of what an approver approves: every message and the permitted pace."""
-    content = msgspec.json.encode([kind, plant, items, limits.min_rate, limits.max_rate])
+    """Return SHA-256 of what an approver approves: every message, the permitted pace, and the retry budget."""
+    content = msgspec.json.encode([kind, plant, items, limits.min_rate, limits.max_rate, limits.calls])
     return hashlib.sha256(content).hexdigest()

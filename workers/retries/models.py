@@ -10,9 +10,10 @@ from django.utils import timezone
 class RetryPlan(models.Model):
     """Tasks of one plant that are sent again, as selected, counted, and approved by hash.
 
-    query: the search that selected them. items: `workers.retries.items`. skipped: reason → tasks that are not retried;
-    queues: destination → tasks. staging: the name of the list or queue that holds the messages not sent yet; its tasks
-    have been sent in the order of the items. open_tasks: [[position, sent at]] of sent tasks whose end was not heard.
+    query: the search that selected them. calls: what the tasks call, "" for the plant itself
+    (`workers.retries.budget`). items: `workers.retries.items`. skipped: reason → tasks that are not retried; queues:
+    destination → tasks. staging: the name of the list or queue that holds the messages not sent yet; its tasks have
+    been sent in the order of the items. open_tasks: [[position, sent at]] of sent tasks whose end was not heard.
     succeeded, failed, unheard: sent tasks by their outcome. pace: a `workers.retries.pacing.RetryPace`.
     """
 
@@ -43,6 +44,7 @@ class RetryPlan(models.Model):
     queues: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
     min_rate = models.FloatField()
     max_rate = models.FloatField()
+    calls = models.CharField(max_length=120, default="", db_default="", blank=True)
     hash = models.CharField(max_length=64)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     # As in `workers.models.Plan`.

@@ -7,7 +7,7 @@ Once a second, `adjust` takes what was heard of the sent tasks and what waits in
     failing     more than BACK_OFF_SHARE of the last outcomes failed
     → rate × DECREASE, and no increase for HOLD_SECONDS
 
-    otherwise, once most of what was sent has ended
+    otherwise, once most of what was sent has ended, and unless the retry budget allows less
     → before the first decrease: rate × PROBE
     → afterwards: rate + INCREASE × rate, up to RETURN_SHARE of the rate that was too fast, until PATIENCE_SECONDS later
 
@@ -51,9 +51,9 @@ class RetryOutcome:
 class Health:
     """What is known at one time.
 
-    outcomes: since the last call. waiting: messages in the queues. alerts:
-    titles of alerts about the plant that fired since sending started. unheard: sent tasks that have vanished without an
-    outcome, in all, and heard: those with one.
+    outcomes: since the last call. waiting: messages in the queues. alerts: titles of alerts about the plant that fired
+    since sending started. unheard: sent tasks that have vanished without an outcome, in all, and heard: those with one.
+    is_limited: whether the retry budget allows less than the rate.
     """
 
     at: float
@@ -62,6 +62,7 @@ class Health:
     alerts: Sequence[str] = ()
     unheard: int = 0
     heard: int = 0
+    is_limited: bool = False
 
 
 class RetryPace(StoredDocument, frozen=True, kw_only=True):
@@ -100,7 +101,7 @@ def adjust(pace: RetryPace, health: Health, limits: PaceLimits) -> RetryPace:
         return _decrease(heard, health, limits, why)
     heard = replace_fields(heard, at_floor_since=None, because="")
     is_held = heard.decreased_at and health.at < heard.decreased_at + HOLD_SECONDS
-    if is_held or heard.ended_since < max(1.0, ENDED_SHARE * heard.rate):
+    if is_held or health.is_limited or heard.ended_since < max(1.0, ENDED_SHARE * heard.rate):
         return heard
     if heard.too_fast is None:
         rate = heard.rate * PROBE

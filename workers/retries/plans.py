@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from common.errors import BadInput
+from workers.consumer.destination import MAX_NAME
 from workers.placement.plans import User, build_approval, check_approval, get_approval_timeout, get_user_name
 from workers.retries.items import PaceLimits, RetryItem, compute_hash, decode_items, encode_items
 from workers.retries.models import RetryPlan
@@ -49,6 +50,8 @@ def check_limits(limits: PaceLimits) -> PaceLimits:
         raise BadInput("min_rate", f"must be from {MIN_RATE:g} to {MAX_RATE:,.0f} tasks per second.")
     if not limits.min_rate <= limits.max_rate <= MAX_RATE:
         raise BadInput("max_rate", f"must be from the minimum rate to {MAX_RATE:,.0f} tasks per second.")
+    if len(limits.calls) > MAX_NAME:
+        raise BadInput("calls", f"must have at most {MAX_NAME} characters, not {len(limits.calls)}.")
     return limits
 
 
@@ -69,6 +72,7 @@ def propose(new: NewPlan, user: User, reason: str, now: datetime) -> RetryPlan:
         queues=new.queues,
         min_rate=new.limits.min_rate,
         max_rate=new.limits.max_rate,
+        calls=new.limits.calls,
         hash=compute_hash(new.kind, new.plant, new.items, new.limits),
         owner=user,
         created_at=now,
@@ -161,7 +165,7 @@ def tidy(now: datetime) -> None:
 
 
 def get_limits(plan: RetryPlan) -> PaceLimits:
-    return PaceLimits(plan.min_rate, plan.max_rate)
+    return PaceLimits(plan.min_rate, plan.max_rate, plan.calls)
 
 
 def _change(plan: RetryPlan, state: str, note: str) -> RetryPlan:

@@ -11,6 +11,7 @@ while it stages writes to a staging of its own, which nobody sends.
 import logging
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -23,6 +24,7 @@ from workers.observability.spans import span
 from workers.plants.foreign.retry_outlet import DestinationMissing, RetryOutlet, StagingLost
 from workers.plants.registry import UnknownPlant
 from workers.retries import outcomes, pacing
+from workers.retries.budget import PlanBudget, open_budget
 from workers.retries.dead_letter_outlet import DeadLetterOutlet
 from workers.retries.items import RetryItem, build_new_id, build_task, decode_items
 from workers.retries.models import RetryPlan
@@ -71,7 +73,7 @@ def advance(plant: str, control: redis.Redis, open_outlet: OutletOpener, clock: 
             return
         with span("advance retry plan", plan=plan.pk), lease.keep_renewed():
             try:
-                _PlanRun(plan.pk, fence, open_outlet, clock or PlanClock()).run()
+                _PlanRun(plan.pk, fence, control, open_outlet, clock or PlanClock()).run()
             except RetryPlanOvertaken:
                 logger.info("Retry plan %s was paused, ended, or is advanced by another process.", plan.pk)
             except WeirError as error:
@@ -83,8 +85,11 @@ def advance(plant: str, control: redis.Redis, open_outlet: OutletOpener, clock: 
 class _PlanRun:
     """One process's work on one plan."""
 
-    def __init__(self, number: int, fence: int, open_outlet: OutletOpener, clock: PlanClock) -> None:
-        self._number, self._fence, self._open_outlet, self._clock = number, fence, open_outlet, clock
+    def __init__(
+        self, number: int, fence: int, control: redis.Redis, open_outlet: OutletOpener, clock: PlanClock
+    ) -> None:
+        self._number, self._fence, self._control = number, fence, control
+        self._open_outlet, self._clock = open_outlet, clock
 
     def run(self) -> None:
         claimed = RetryPlan.objects.filter(pk=self._number, fence__lt=self._fence, state__in=ACTIVE)
@@ -123,11 +128,11 @@ class _PlanRun:
         self._write(plan, state=State.SENDING, started_at=self._get_time(), sent=0)
 
     def _send(self, plan: RetryPlan) -> None:
-        outlet = self._open_outlet(plan, plan.staging)
-        try:
-            _Sending(plan, outlet, self._clock, self._write).run()
-        finally:
-            outlet.close()
+        with (
+            closing(self._open_outlet(plan, plan.staging)) as outlet,
+            closing(open_budget(plan, self._control, self._clock.now)) as budget,
+        ):
+            _Sending(plan, outlet, budget, self._clock, self._write).run()
 
     def _end(self, plan: RetryPlan) -> None:
         if plan.staging:
@@ -169,10 +174,12 @@ class _PlanRun:
 class _Sending:
     """The sending of one plan by one process, until it is done, stops, or the pass is over."""
 
-    def __init__(self, plan: RetryPlan, outlet: RetryOutlet, clock: PlanClock, write: Callable[..., None]) -> None:
-        self._plan, self._outlet, self._clock, self._write = plan, outlet, clock, write
+    def __init__(
+        self, plan: RetryPlan, outlet: RetryOutlet, budget: PlanBudget, clock: PlanClock, write: Callable[..., None]
+    ) -> None:
+        self._plan, self._outlet, self._budget, self._clock, self._write = plan, outlet, budget, clock, write
         created_at, items = plan.created_at.timestamp(), decode_items(plan.items)
-        self._ids = _NewIds(plan.pk, created_at, items)
+        self._ids, self._queues = _NewIds(plan.pk, created_at, items), [item.queue for item in items]
         self._open: dict[int, float] = {int(position): float(at) for position, at in plan.open_tasks}
         self._limits = get_limits(plan)
         self._pace = convert(RetryPace, plan.pace, "pace") if plan.pace else pacing.start(self._limits, clock.now())
@@ -195,11 +202,18 @@ class _Sending:
             stepped_at = now
             credit = min(credit, max(1.0, self._pace.rate * MAX_ELAPSED_SECONDS))
             room = pacing.count_allowed(self._pace) - len(self._open)
-            if (most := min(int(credit), room)) > 0 and self._left:
+            wanted = min(int(credit), room, self._left)
+            if wanted > 0 and (most := self._take_budget(wanted)):
                 sent = self._outlet.send(most)
                 credit -= sent
+                self._left -= sent
                 self._note_sent(self._plan.sent + sent)
             self._clock.sleep(STEP_SECONDS)
+
+    def _take_budget(self, wanted: int) -> int:
+        """Return how many of the next tasks the retry budget pays for."""
+        sent = self._plan.sent
+        return self._budget.take(self._queues[sent : sent + wanted])
 
     def _measure(self) -> None:
         """Count what is left: also what a process sent that died before it recorded it."""
@@ -229,16 +243,20 @@ class _Sending:
         plan.failed += failed
         plan.succeeded += len(heard.ended) - failed
         plan.unheard += len(heard.unheard)
+        self._budget.record(heard.ended.values())
+        waits_for = self._budget.explain_wait()
         health = Health(
             at=now,
             outcomes=list(heard.ended.values()),
+            is_limited=bool(waits_for),
             waiting=self._waiting,
             alerts=list_alerts(plan.plant, datetime.fromtimestamp(self._pace.started_at, UTC)),
             unheard=plan.unheard,
             heard=plan.succeeded + plan.failed,
         )
         self._pace = pacing.adjust(self._pace, health, self._limits)
-        state, note = State.SENDING, self._pace.because and f"Slowed down: {self._pace.because}."
+        slowed = self._pace.because and f"Slowed down: {self._pace.because}."
+        state, note = State.SENDING, waits_for or slowed
         if why := pacing.explain_stop(self._pace, health):
             state, note = State.PAUSED, f"Stopped after {plan.sent:,} of {plan.total:,}: {why}."
         elif not self._left and not self._open and is_settled:

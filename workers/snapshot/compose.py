@@ -23,6 +23,7 @@ from workers.documents.pipeline import NOT_REPORTING, PipelineFigures, PipelineS
 from workers.documents.queues import ContainerStatus, DestinationStatus, EventSample, ProducerStatus, QueueStatus
 from workers.documents.snapshot import PlantTotals, Snapshot
 from workers.models import Loop
+from workers.snapshot.destinations import build_destination_status
 from workers.snapshot.readings import Readings, Workers
 from workers.steering import scope
 
@@ -191,16 +192,7 @@ def _build_destination_statuses(
 ) -> dict[str, DestinationStatus]:
     """Return what handlers have called recently, with the queues that share it."""
     return {
-        name: DestinationStatus(
-            circuit=state.circuit,
-            since=state.since,
-            failing_share=round(state.failing_share, 3),
-            calls=round(state.calls, 1),
-            retries=round(state.tokens, 1),
-            at=state.at,
-            error=state.error,
-            queues=[queue for queue, row in queues.items() if row.destination == name],
-        )
+        name: build_destination_status(state, [queue for queue, row in queues.items() if row.destination == name])
         for name, state in sorted(inputs.readings.destinations.items())
     }
 

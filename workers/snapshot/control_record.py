@@ -30,6 +30,7 @@ from workers.documents.snapshot import RunStatus
 from workers.documents.windows import PlannedWindowStatus
 from workers.models import LedgerEntry, Loop, Run
 from workers.placement import plans
+from workers.snapshot.destinations import list_retry_plans
 from workers.snapshot.judgement import MAX_CLOCK_SECONDS, Limits, build_limits
 from workers.steering import overrides
 from workers.steering.overrides import list_active, select_effective, sort_by_expiry, spread
@@ -56,7 +57,7 @@ class ControlRecord:
     most severe first, `recent_actions`, the newest first. `opening`: when the incidents of subjects open. `limits`: of
     the alert rules, which the states follow. `caps`: the maximum level of ladders that have one without an override, by
     queue. `silences` and `snoozed`: the active silences and the snoozed alerts. `windows`: the planned windows that are
-    active or begin soon.
+    active or begin soon. `retry_plans`: the numbers of active ones, by what their tasks call.
     """
 
     loops: dict[str, LoopStatus]
@@ -71,12 +72,13 @@ class ControlRecord:
     silences: list[Silence]
     snoozed: list[Alert]
     windows: list[PlannedWindowStatus]
+    retry_plans: dict[str, list[int]]
 
 
 def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEFORE) -> ControlRecord:
     """Return the records at this instant.
 
-    This takes thirteen queries, however many records of each kind exist, and two for each loop without a valid
+    This takes fourteen queries, however many records of each kind exist, and two for each loop without a valid
     measurement. before: the loops of the previous snapshot; one that is not among them starts anew, because its target
     has returned.
     """
@@ -115,6 +117,7 @@ def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEF
             Alert.objects.filter(snoozed_until__gt=now, resolved_at__isnull=True).select_related("snoozed_by")
         ),
         windows=list_window_statuses(windows, now),
+        retry_plans=list_retry_plans(),
     )
 
 

@@ -21,6 +21,7 @@ from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SEVERITIES, SubjectState
 from workers.snapshot.causes import explain_causes
+from workers.snapshot.destinations import describe_failing, describe_failures, describe_waiting_plans, is_failing
 from workers.snapshot.judgement import SHIPPED, Fault, Limits, WatchedSnapshot, clock_fault
 from workers.snapshot.pipeline_state import iterate_pipeline_states
 from workers.snapshot.scene import (
@@ -33,6 +34,7 @@ from workers.snapshot.scene import (
     format_since,
     format_waiting,
     is_filling,
+    join_sentences,
 )
 from workers.snapshot.suggestions import format_seconds
 from workers.steering import scope
@@ -260,8 +262,18 @@ def _iterate_plant_states(watched: WatchedSnapshot) -> Iterator[SubjectState]:
         yield watched.get_state(
             "plant", "workers", watched.find_faults("plant", "workers", "workers_missing", slots, missing, {})
         )
+    if faults := list(_iterate_retry_faults(watched)):
+        yield watched.get_state("plant", "retries", faults)
     share = snapshot.totals.shed_share
     if share is not None:
         lost = f"{format_percent(share, 2)} of the events that patterns could use are lost."
         faults = watched.find_faults("plant", "shedding", "shedding", 100 * share, "Events are shed.", {}, impact=lost)
         yield watched.get_state("plant", "shedding", faults)
+
+
+def _iterate_retry_faults(watched: WatchedSnapshot) -> Iterator[Fault]:
+    """Return the failing destinations of retry plans that no queue calls; those of queues are causes."""
+    for name, row in watched.snapshot.destinations.items():
+        if row.retry_plans and not row.queues and is_failing(row, True, watched.at):
+            impact = join_sentences(describe_failures(row), describe_waiting_plans(row))
+            yield Fault("warning", describe_failing(name, row), describe_first_step("destination_failing"), (), impact)

@@ -27,6 +27,7 @@ from workers.plants.registry import LOCAL
 from workers.plants.restored import follow_restored
 from workers.plants.steered import SteeredPlant
 from workers.snapshot.control_record import ControlRecord, control_record
+from workers.snapshot.destinations import add_retry_plans
 from workers.snapshot.evaluate import evaluate_states
 from workers.snapshot.headline import Headline
 from workers.snapshot.health import add_action_summary, evaluate_health
@@ -101,6 +102,7 @@ class LocalPlant(SteeredPlant):
             stored = expect_bytes(self._control).get(keys.SNAPSHOT)
             self._parts = PartsRecord(decode_readable_document(Snapshot, stored))
         composed = replace_fields(composed, parts=self._parts.step(composed, now))
+        composed = add_retry_plans(composed, record.retry_plans, self._control)
         plants = self._build_plant_statuses(now, monotonic_seconds)
         forecasts = self._collect_forecasts(composed, plants, now)
         snapshot = replace_fields(

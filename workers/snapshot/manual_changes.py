@@ -285,7 +285,7 @@ def _describe_circuit_hold(row: OverrideStatus, snapshot: Snapshot) -> tuple[str
     state = snapshot.destinations.get(name)
     if state is None or state.circuit != OPEN:
         return f"{NONE_NOW}: the circuit of {name} is not open", ""
-    return f"all calls to {name} are made, although {format_percent(state.failing_share)} fail", ""
+    return f"all first attempts call {name}, although {format_percent(state.failing_share)} fail", ""
 
 
 def _describe_host_drain(row: OverrideStatus, snapshot: Snapshot) -> tuple[str, str]:

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 from controllers.flow.admission import LAW as FLOW
 from controllers.framework.reason import are, format_count, format_percent
-from controllers.retries.circuit import CLOSED, OPEN
 from controllers.worker_rate.law import LAW as WORKER_RATE
 from queues.pausing import CONSUMPTION, INTAKE
 from workers.alerts.evaluation.impact import join_names
@@ -15,6 +14,7 @@ from workers.documents.snapshot import Snapshot
 from workers.documents.states import Severity, SuggestedAction
 from workers.models import Loop
 from workers.snapshot import suggestions
+from workers.snapshot.destinations import describe_failing, describe_failures, describe_waiting_plans, is_failing
 from workers.snapshot.scene import (
     CLEARLY_SLOWER,
     DEAD_LETTERS,
@@ -31,15 +31,14 @@ from workers.snapshot.scene import (
     format_waiting,
     is_slow,
     join_sentences,
+    shorten_error,
 )
 from workers.snapshot.suggestions import format_seconds
 from workers.steering import scope
 from workers.steering.scope import find_pause
 
-MAX_ERROR = 120  # characters of an error's text
 MIN_FAILING_SHARE = 0.5  # of the events that leave: from here on, it is said of all
 BURST_OVER_SECONDS = 5.0  # arrivals vary around the limit of what is unusual
-RECENT_CALL_SECONDS = 60.0  # a destination that nothing waits for is a problem for this time after its last call
 BURST_SECONDS = 600.0  # a backlog is due to a burst for this time after it
 
 
@@ -74,26 +73,20 @@ def _find_failing_destinations(scene: Scene) -> Iterator[Cause]:
     for name, row in scene.snapshot.destinations.items():
         queues = [queue for queue in row.queues if queue in scene.snapshot.queues]
         waiting = [queue for queue in queues if scene.snapshot.queues[queue].waiting_events]
-        recent = (scene.snapshot.at or 0.0) - (row.at or 0.0) < RECENT_CALL_SECONDS
-        if row.circuit == CLOSED or row.since is None or not queues or not (waiting or recent):
+        if not queues or not is_failing(row, bool(waiting or row.retry_plans), scene.snapshot.at or 0.0):
             continue
-        since = f"since {datetime.fromtimestamp(row.since, UTC):%H:%M} UTC"
-        limits = "only a few test calls are made" if row.circuit == OPEN else "retries are limited"
         waits = ""
         if waiting:
             noun, verb = ("queue", "waits") if len(waiting) == 1 else ("queues", "wait")
             waits = f"{noun} {join_names(sorted(waiting))} {verb} for it"
-        error = shorten_error(row.error)
-        impact = join_sentences(
-            f"{format_percent(row.failing_share)} of the recent calls fail{f' with “{error}”' if error else ''}", waits
-        )
+        impact = join_sentences(describe_failures(row), waits, describe_waiting_plans(row))
         first, *others = sorted(queues, key=lambda queue: (not scene.has_backlog_problem(queue), queue))
         loops = [subject for queue in queues for subject in scene.list_loops(queue=queue)]
         affected = (*(f"queue/{queue}" for queue in others), *loops)
         is_late = any(scene.is_critical(f"queue/{queue}") for queue in queues)
         yield Cause(
             f"queue/{first}",
-            f"Calls to {name} have been failing {since}: {limits}.",
+            describe_failing(name, row),
             impact,
             affected,
             severity="critical" if is_late else "warning",
@@ -207,13 +200,6 @@ def find_newest_error(row: QueueStatus) -> str:
     """Return the error of the newest dead letter in one short line, from the node where the most events fail."""
     parts = sorted(row.containers.values(), key=lambda part: -(part.dead_per_second or 0.0))
     return shorten_error(next((part.dead_error for part in parts if part.dead_error), ""))
-
-
-def shorten_error(text: str) -> str:
-    """Return an error in one short line, without a full stop."""
-    line = "".join(letter if letter.isprintable() else " " for letter in text)
-    line = " ".join(line.replace("“", '"').replace("”", '"').split()).rstrip(".")
-    return line if len(line) <= MAX_ERROR else f"{line[: MAX_ERROR - 1].rstrip()}…"
 
 
 def _find_dead_letters(scene: Scene) -> Iterator[Cause]:

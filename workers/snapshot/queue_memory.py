@@ -31,7 +31,7 @@ FALLING_SECONDS = 30.0
 GROWTH, GROWTH_SECONDS = 1.25, 8.0  # a backlog this many times its minimum, this long after it, does not fall
 FAILED_SECONDS = 120.0
 OUTAGES = ("plant", "pipeline", "node")  # kinds of subjects whose outages make queues late
-NO_OUTAGES = ("plant/shedding", "plant/nodes")
+NO_OUTAGES = ("plant/shedding", "plant/nodes", "plant/retries")
 OUTAGE_SECONDS = 60.0  # after its end, what it has delayed is handled late
 DIGITS = 2
 

@@ -22,6 +22,7 @@ EARLY_SHARE = 0.25  # of the wait limit: from here on a burst or a slow handler 
 EARLY_SECONDS = 4.0  # but not below: batches of events and new workers cause such waits
 # Seconds of arrivals that wait when a queue does not keep up. The pipeline reads its queues in batches.
 BACKLOG_SECONDS = {"jobs": 1.0, "pipeline": 4.0}
+MAX_ERROR = 120  # characters of an error's text
 FILLS_SECONDS = 30.0  # of arrivals: a larger backlog is more than a consumer takes at once
 BEHIND, SLOW, FILLING, PAUSED = "falls behind", "is slow", "is filling", "is paused"
 DEAD_LETTERS = "has dead letters"
@@ -240,6 +241,13 @@ def waits_on(queue: QueueStatus, node: str) -> bool:
         return part.oldest_seconds is not None and part.oldest_seconds >= OLDEST_SHARE * max(known)
     waiting = sum(row.waiting_events or 0 for row in queue.containers.values())
     return 2 * (part.waiting_events or 0) >= waiting
+
+
+def shorten_error(text: str) -> str:
+    """Return an error in one short line, without a full stop."""
+    line = "".join(letter if letter.isprintable() else " " for letter in text)
+    line = " ".join(line.replace("“", '"').replace("”", '"').split()).rstrip(".")
+    return line if len(line) <= MAX_ERROR else f"{line[: MAX_ERROR - 1].rstrip()}…"
 
 
 def join_sentences(*parts: str) -> str:

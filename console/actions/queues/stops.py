@@ -51,7 +51,7 @@ def pause_queue(
 def hold_circuit(
     actor: Actor, queue: str, circuit: str, *, reason: str, now: datetime, expiry: Expiry, control: redis.Redis
 ) -> Override:
-    """Hold the circuit of a queue's destination until the expiry: open (no calls) or closed (all calls).
+    """Hold the circuit of a queue's destination until the expiry: open or closed (`queues.circuit_hold`).
 
     An earlier hold is replaced. Raises `BadInput` that names queue, circuit, reason, or expiry.
     """

@@ -214,7 +214,7 @@ def resume_queue(request: HttpRequest, queue: str, body: Part) -> OverrideEnd:
 
 
 class CircuitRequest(ExpiryRequest):
-    """circuit: open (workers make no calls) or closed (workers make all calls)."""
+    """circuit: open (workers make no calls) or closed (all first attempts; retries still wait for the retry budget)."""
 
     circuit: str
 

@@ -38,11 +38,16 @@ class RetrySelection(RequestBody):
 
 
 class NewRetryPlan(RetrySelection):
-    """`min_rate` and `max_rate` limit the pace, in tasks per second."""
+    """`min_rate` and `max_rate` limit the pace, in tasks per second.
+
+    `calls` names what the tasks call, such as `api.example:443`. Handlers and plans that call the same share one retry
+    budget; empty: the plant has its own.
+    """
 
     reason: str
     min_rate: float = USUAL.min_rate
     max_rate: float = USUAL.max_rate
+    calls: str = ""
 
 
 class RetryApproval(RequestBody):
@@ -75,7 +80,7 @@ def preview_retry(request: HttpRequest, body: RetrySelection) -> RetryPreview:
 @router.post("/retries", summary="Propose a retry plan; nothing is sent before its approval")
 def propose_retry(request: HttpRequest, body: NewRetryPlan) -> RetryPlanDocument:
     actor = actor_for(request, "retry.propose")
-    limits = PaceLimits(body.min_rate, body.max_rate)
+    limits = PaceLimits(body.min_rate, body.max_rate, body.calls.strip())
     wanted = RetryRequest(body.plant, body.query, body.destination, body.with_succeeded, limits)
     return retries.describe_plan(retries.propose(actor, wanted, body.reason, timezone.now()))
 

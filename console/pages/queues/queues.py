@@ -262,7 +262,9 @@ def hold_circuit(request: HttpRequest, name: str) -> ActionResult:
         expiry=parse_expiry(request.POST),
         control=control(),
     )
-    means = "its workers make no calls" if circuit == circuit_hold.OPEN else "its workers make all calls"
+    means = "its workers make no calls"
+    if circuit == circuit_hold.CLOSED:
+        means = "its workers make all first attempts, and retries still wait for the retry budget"
     said = f"The circuit of {name} is held {circuit} {describe_end(made)}: {means}."
     return report_overrides(said, [made], "queue", name)
 

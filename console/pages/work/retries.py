@@ -95,11 +95,15 @@ def _read_request(fields: QueryDict) -> RetryRequest:
 
 @declare_action("retry.propose", retries_page)
 def propose(request: HttpRequest) -> ActionResult:
-    """Propose a plan and open it. Posted: plant, q, destination, with_succeeded, min_rate, max_rate, reason."""
+    """Propose a plan and open it.
+
+    Posted: plant, q, destination, with_succeeded, min_rate, max_rate, calls, reason.
+    """
     posted = request.POST
     limits = PaceLimits(
         parse_number(posted.get("min_rate") or f"{USUAL.min_rate}", "min_rate"),
         parse_number(posted.get("max_rate") or f"{USUAL.max_rate}", "max_rate"),
+        posted.get("calls", "").strip(),
     )
     wanted = replace(_read_request(posted), limits=limits)
     plan = retries.propose(actor_of(request), wanted, posted.get("reason", ""), timezone.now())

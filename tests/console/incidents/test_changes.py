@@ -23,6 +23,7 @@ from workers.alerts.lifecycle.models import Alert, AlertRule, Incident
 from workers.history.snapshot_archive import Recorder
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
 from workers.plants.influences import build_influences, list_alert_parts
+from workers.retries.models import RetryPlan
 from workers.steering import plant_settings
 
 pytestmark = pytest.mark.django_db
@@ -126,6 +127,10 @@ def test_each_record_is_a_source(people, loop, tmp_path):
         moves=[{"queue": "alert", "from": "n1", "to": "n2", "points": 9}],
         base={}, base_revision=1, hash="", started_at=NOW - MINUTE, expires_at=NOW,
     )  # fmt: skip
+    RetryPlan.objects.create(
+        plant="shop", reason="The bank is back", items=b"", total=2_000, min_rate=1.0, max_rate=9.0, owner=owner,
+        state="sending", started_at=NOW - MINUTE, expires_at=NOW,
+    )  # fmt: skip
     for verdict in ("effective", "effective", "harmful"):
         LedgerEntry.objects.create(
             loop=loop, at=NOW - MINUTE, mode="auto", parameters={}, action={"start": 1},
@@ -137,6 +142,7 @@ def test_each_record_is_a_source(people, loop, tmp_path):
         "override ended",
         "declaration",
         "plan rebalance",
+        "retry tasks",
         "loop worker_rate",
         "harmful worker_rate",
     }
@@ -144,6 +150,8 @@ def test_each_record_is_a_source(people, loop, tmp_path):
         "2 times" in found["loop worker_rate"].words
         and "with harmful effect once" in found["harmful worker_rate"].words
     )
+    assert found["retry tasks"].parts == {"plant/shop"}
+    assert found["retry tasks"].words.endswith("of shop started, 2,000 tasks: The bank is back")
     assert found["plan rebalance"].parts == {"queue/alert", "node/n1", "node/n2"}
     assert found["override ended"].parts == {"loop/worker_rate/alert/n1"}
 

@@ -13,6 +13,7 @@ from queues.models import Node, Queue
 from tests.workers.snapshots import snapshot_of
 from workers.models import Loop, Plan, Task
 from workers.plants.models import RegisteredPlant
+from workers.retries.models import RetryPlan
 
 pytestmark = pytest.mark.django_db
 SNAPSHOT = snapshot_of(
@@ -61,6 +62,20 @@ def test_what_one_types_is_found_first(text, first):
     assert found(text)[0] == first
 
 
+def test_retry_plans_and_what_one_does_with_them_are_found():
+    later = timezone.now() + timedelta(minutes=5)
+    values = {"plant": "shop", "items": b"", "min_rate": 1.0, "max_rate": 9.0, "expires_at": later}
+    plan = RetryPlan.objects.create(query="state:failed", total=2_000, **values)
+    label = f"Retry plan {plan.pk}: 2,000 tasks of shop"
+    assert found(f"retry plan {plan.pk}")[0] == ("plan", label)
+    assert found("retry failed")[0] == ("action", "Retry failed tasks…")
+    assert ("action", "Approve a retry plan") in found("approve retry")
+    Plan.objects.all().delete()
+    assert ("plan", label) in found("")
+    RetryPlan.objects.update(state="done")
+    assert ("plan", label) not in found("")
+
+
 def test_who_is_limited_to_some_queues_is_offered_what_is_about_them():
     Queue.objects.create(name="returns", kind="jobs")
     Loop.objects.create(name="rebalancing", law="rebalancing")
@@ -94,7 +109,8 @@ def test_without_words_there_are_the_jobs_what_waits_for_somebody_and_the_pages(
     assert kinds == ["action", "plan", "page"] and ("page", "Overview") in found("")
 
 
-MAIN_JOBS = ("Override", "Hold", "Pause", "Drain", "Rebalance", "Approve", "Acknowledge", "Retry", "Cap", "Set tasks")
+MAIN_JOBS = ("Override", "Hold", "Pause", "Drain", "Rebalance", "Approve", "Acknowledge", "Cap", "Set tasks")
+MAIN_JOBS += ("Retry dead letters", "Retry failed tasks")
 
 
 def test_every_main_job_is_listed_at_once_and_reached_with_one_more_choice():

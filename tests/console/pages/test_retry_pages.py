@@ -1,9 +1,11 @@
 """Retry plans on pages and over the API: dry run, proposal, approval as shown, and everything in the audit log."""
 
 import time
+from datetime import timedelta
 from urllib.parse import urlencode
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
@@ -16,6 +18,7 @@ from workers.retries.items import decode_items
 from workers.retries.models import RetryPlan
 from workers.retries.outlets import open_plan_outlet
 from workers.retries.runner import PlanClock
+from workers.windows.models import PlannedWindow
 
 pytestmark = pytest.mark.django_db
 REASON = {"reason": "the bank is back"}
@@ -67,6 +70,37 @@ def test_a_plan_is_paused_continued_and_ended_and_each_step_is_audited(operator,
         states.append(plan.state)
     assert states == ["paused", "approved", "ending"]
     assert [action for _, action, _ in audited()][2:] == ["retry.pause", "retry.resume", "retry.end"]
+
+
+def test_a_change_freeze_of_the_plant_holds_approvals_and_permits_to_reject_and_pause(operator, shop):
+    waiting, sending, rejected = (propose(operator) for _ in range(3))
+    fetch(operator, f"/retries/{sending.pk}/approve", {"hash": sending.hash, **REASON})
+    begun = timezone.now() - timedelta(minutes=1)
+    PlannedWindow.objects.create(
+        name="Year end",
+        kind="freeze",
+        scope=[f"plant/{PLANT}"],
+        local_start=f"{begun:%Y-%m-%dT%H:%M:%S}",
+        time_zone="UTC",
+        duration_minutes=60,
+        last_end=begun + timedelta(minutes=60),
+        owner=User.objects.get(username="operator"),
+        reason="Closing the books",
+    )
+    approval = fetch(operator, f"/retries/{waiting.pk}/approve", {"hash": waiting.hash, **REASON})
+    assert approval.status_code == 403 and "Year end" in approval.content.decode()
+    assert fetch(operator, f"/retries/{sending.pk}/pause", REASON).status_code == 200
+    assert fetch(operator, f"/retries/{sending.pk}/resume", REASON).status_code == 403
+    assert fetch(operator, f"/retries/{rejected.pk}/reject", REASON).status_code == 200
+    assert sorted(RetryPlan.objects.values_list("state", flat=True)) == ["paused", "proposed", "rejected"]
+
+
+def test_a_plan_names_what_its_tasks_call(operator, shop):
+    form = form_of(operator.get(f"/retries/?{urlencode(SEARCH)}"), "/retries/propose")
+    made = fetch(operator, "/retries/propose", form | {"calls": "pay.example:443"} | REASON).json()
+    assert RetryPlan.objects.get(pk=made["plan"]).calls == "pay.example:443"
+    assert "pay.example:443" in operator.get(made["go"]).content.decode()
+    assert refused(fetch(operator, "/retries/propose", form | {"calls": "p" * 121} | REASON)) == ["calls"]
 
 
 def test_an_unknown_plant_or_an_invalid_pace_is_refused_with_its_field(operator, shop):

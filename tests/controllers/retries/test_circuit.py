@@ -12,12 +12,14 @@ from controllers.retries.circuit import (
     PROBES_PER_SECOND,
     PROBES_TO_CLOSE,
     RETRY_SHARE,
+    SILENT_SECONDS,
     WINDOW_CALLS,
     DestinationCalls,
     DestinationState,
     admit,
     advance,
     record,
+    take_plan_retries,
     take_retries,
 )
 
@@ -72,6 +74,17 @@ def test_at_half_of_failures_only_probes_are_admitted():
     assert take_retries(state, 1_000, 101.0)[1] == int(2 * MIN_RETRIES_PER_SECOND + RETRY_SHARE * 20)
 
 
+def test_a_plan_waits_for_an_open_circuit_and_makes_a_test_call_only_where_nobody_else_does():
+    state = fail(HEALTHY, 20)
+    assert take_plan_retries(state, 100, 99.0 + SILENT_SECONDS) == (state, 0)
+    called = admit(state, 99.0 + SILENT_SECONDS)[0]
+    assert take_plan_retries(called, 100, 100.0 + SILENT_SECONDS)[1] == 0
+    state, granted = take_plan_retries(state, 100, 100.0 + SILENT_SECONDS)
+    assert (granted, take_plan_retries(state, 100, 101.0 + SILENT_SECONDS)[1]) == (1, 0)
+    limited = fail(succeed(HEALTHY, 40), 10)
+    assert take_plan_retries(limited, 1_000, 100.0) == take_retries(limited, 1_000, 100.0)
+
+
 def test_probes_that_succeed_in_a_row_close_the_circuit_and_the_budget_starts_empty():
     state = fail(HEALTHY, 20)
     state = succeed(state, PROBES_TO_CLOSE - 1)
@@ -80,6 +93,13 @@ def test_probes_that_succeed_in_a_row_close_the_circuit_and_the_budget_starts_em
     state = succeed(state, 1)
     assert (state.circuit, state.tokens) == (LIMITED, 0.0)
     assert succeed(state, 50).circuit == CLOSED
+
+
+def test_the_first_call_after_the_probes_does_not_end_the_limit_on_retries():
+    state = succeed(fail(HEALTHY, 20), PROBES_TO_CLOSE)
+    state = record(state, DestinationCalls(0, 1, 0), 100.5)
+    assert advance(state, 101.0).circuit == LIMITED
+    assert take_retries(state, 1_000, 101.0)[1] == 1
 
 
 def test_a_limited_destination_without_calls_is_healthy_again_after_a_time():

@@ -300,6 +300,21 @@ def test_where_no_worker_starts_none_is_ahead():
     assert (full.action, full.terms["ahead"]) == (None, 0)
 
 
+@pytest.mark.parametrize("method", ["forecast", "thesis"])
+def test_while_the_circuit_is_open_one_worker_at_a_time_makes_test_calls(method):
+    values = parameters(method=method)
+    probing = {"length": 5_000, "is_circuit_open": True}
+    observed = [probing, probing | {"running": 1}, probing | {"waiting_to_run": 1}, probing | {"length": 0}]
+    state, decisions = run(values, {"length": 5_000}, *observed)
+    assert started(decisions)[1:] == [1, 0, 0, 0]
+    assert decisions[1].reason == (
+        "Start 1 worker: the circuit of the destination is open; one worker at a time makes test calls."
+    )
+    assert {decision.limited_by for decision in decisions[1:]} == {"open circuit"}
+    assert not any(decision.expected for decision in decisions[1:]), "a test call may fail"
+    assert started(run(values, {"length": 5_000, "running": 0}, state=state)[1])[0] > 0
+
+
 def test_workers_that_have_ended_before_their_events_are_counted_out_get_no_successors():
     values = parameters(events_per_worker=5_000)
     burst = {"length": 66_560, "running": 0}

@@ -127,6 +127,15 @@ def test_a_queue_whose_workers_fill_the_pool_explains_those_that_wait_for_it():
     assert find_causes([slow, *others, missing]) == {1: 9, 2: 9, 3: 9}, "whatever stops the workers comes first"
 
 
+def test_a_destination_that_fails_explains_the_queues_whose_handlers_call_it_and_their_loops():
+    failing = Party(1, "destination_failing", "warning", {"destination": "shop.example"}, {"queues": ["mail", "news"]})
+    own = replace(waiting(2, "mail"), root="queue/mail", is_own=True)
+    late = [own, waiting(3, "news", "queue_latency"), waiting(4, "mail", "loop_ineffective")]
+    other, harm = waiting(5, "video"), waiting(6, "mail", "loop_harmful")
+    assert find_causes([failing, *late, other, harm]) == {2: 1, 3: 1, 4: 1}
+    assert find_causes([replace(failing, severity="notice"), waiting(2, "mail")]) == {}, "it hides nothing more severe"
+
+
 def test_a_queue_that_falls_behind_explains_that_its_loop_is_at_its_limit_or_without_effect():
     slow, crowded, other = waiting(1, "mail"), waiting(2, "orders", crowded_by="mail"), waiting(3, "video")
     own = [waiting(4, "mail", "loop_ineffective"), waiting(5, "orders", "loop_saturated", crowded_by="mail")]

@@ -5,7 +5,7 @@ from threading import Barrier, Thread
 import pytest
 import redis
 
-from controllers.retries.circuit import OPEN, DestinationCalls
+from controllers.retries.circuit import MAX_TOKENS, OPEN, DestinationCalls
 from queues import circuit_hold, keys
 from queues.circuit_hold import CircuitHold
 from queues.segments.segment import Segment
@@ -114,6 +114,34 @@ def test_without_a_control_server_all_calls_are_made(clock):
     assert (limit.admit(), limit.take_retry()) == ("all", True)
     limit.record(DestinationCalls(0, 0, 1, "503"))
     limit.close()
+
+
+def test_a_plan_takes_from_the_budget_that_handlers_share_and_says_what_it_waits_for(control, clock):
+    share(control, clock).record(DestinationCalls(firsts=40, successes=40, failures=10, error="HTTP 503"))
+    plan = share(control, clock, "")
+    assert (plan.take_retries(100), plan.take_retries(100)) == (MAX_TOKENS, 0)
+    assert plan.explain_wait() == f"Waiting: the retry budget of {SHOP} is used up."
+    worker = share(control, clock)
+    worker.admit()
+    assert not worker.take_retry(), "the plan has used it up"
+
+
+def test_a_plan_sends_nothing_while_the_circuit_is_open_or_held_open_or_unknown(control, clock):
+    break_down(control, clock)
+    plan = share(control, clock)
+    assert plan.take_retries(100) == 0
+    assert plan.explain_wait() == (
+        f"Waiting: the circuit of {SHOP} is open. Last failure: shop.example returned HTTP 503"
+    )
+    circuit_hold.hold(control, "alert", CircuitHold("closed", "a test", "ada"), 60)
+    assert (plan.take_retries(100), plan.take_retries(100)) == (MAX_TOKENS, 0), (
+        "the budget applies although a person holds the circuit closed"
+    )
+    circuit_hold.hold(control, "alert", CircuitHold("open", "a test", "ada"), 60)
+    assert plan.take_retries(100) == 0
+    assert plan.explain_wait() == f"Waiting: the circuit of {SHOP} is held open."
+    away = SharedLimit(redis.Redis(port=1), "alert", SHOP, clock)
+    assert (away.take_retries(100), away.explain_wait()) == (0, "Waiting: the control server does not respond.")
 
 
 def test_a_state_that_another_version_wrote_counts_as_healthy():

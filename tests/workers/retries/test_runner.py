@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from common.errors import BadInput
+from controllers.retries.circuit import DestinationCalls
 from tests.workers.retries.samples import (
     NOW,
     PLANT,
@@ -17,6 +18,7 @@ from tests.workers.retries.samples import (
     store,
     store_failed,
 )
+from workers.consumer.destination import SharedLimit, load_states
 from workers.retries import plans, runner
 from workers.retries.items import PaceLimits, decode_items
 from workers.retries.models import RetryPlan
@@ -76,9 +78,67 @@ def test_a_plan_stops_by_itself_if_tasks_fail_again_and_continues_when_a_person_
     assert f"Stopped after {plan.sent} of 400: 5" in plan.note and "most frequent error is ConnectionError" in plan.note
     worker.failing = lambda number: False
     plans.resume(plan.pk, None, "The bank is back.")
-    plan = advance(control, broker, worker)
-    assert plan.state == State.DONE
+    while plan.state != State.DONE and worker.seconds < 600:
+        plan = advance(control, broker, worker)
     assert [task.args for task in broker.sent] == [(number,) for number in range(400)]
+
+
+def fail_calls(control, destination, failures=20, **more):
+    calls = DestinationCalls(failures=failures, error="HTTP 503", **more)
+    SharedLimit(control, "", destination, NOW.timestamp).record(calls)
+
+
+def test_a_plan_waits_while_the_circuit_of_its_destination_is_open_and_continues_after_test_calls(control):
+    store_failed(400)
+    approve(propose(PaceLimits(20.0, 20.0, calls="pay.example")))
+    fail_calls(control, "pay.example")
+    broker = MemoryBroker()
+    worker = Worker(broker)
+    plan = advance(control, broker, worker)
+    assert len(broker.sent) <= 20, "five test calls, one each 10 s, then one task per second"
+    assert plan.state == State.SENDING
+    while plan.state != State.DONE and worker.seconds < 600:
+        plan = advance(control, broker, worker)
+    assert [task.args for task in broker.sent] == [(number,) for number in range(400)]
+
+
+def test_a_waiting_plan_names_the_open_circuit(control):
+    store_failed(40)
+    plan = approve(propose(PaceLimits(20.0, 20.0, calls="pay.example")))
+    fail_calls(control, "pay.example")
+    worker = Worker(broker := MemoryBroker())
+    pass_time = worker.sleep
+
+    def pause_after_five_seconds(seconds):
+        pass_time(seconds)
+        if worker.seconds >= 5.0 and not RetryPlan.objects.filter(state=State.PAUSED):
+            plan.refresh_from_db()
+            plans.pause(plan.pk, None, "Enough.")
+
+    worker.sleep = pause_after_five_seconds
+    advance(control, broker, worker)
+    assert broker.sent == []
+    assert plan.note == "Waiting: the circuit of pay.example is open. Last failure: HTTP 503"
+
+
+def test_failing_tasks_of_a_plan_open_the_circuit_for_all_who_call_the_same(control):
+    store_failed(400)
+    approve(propose(PaceLimits(20.0, 20.0, calls="pay.example")))
+    broker = MemoryBroker()
+    plan = advance(control, broker, Worker(broker, failing=lambda number: True))
+    state = load_states(control, ["pay.example"])["pay.example"]
+    assert (state.circuit, state.error) == ("open", "ConnectionError")
+    assert len(broker.sent) < 60 and plan.sent == len(broker.sent)
+
+
+def test_a_plan_shares_the_budget_of_a_destination_that_fails_sometimes(control):
+    store_failed(400)
+    approve(propose(PaceLimits(20.0, 20.0, calls="pay.example")))
+    fail_calls(control, "pay.example", failures=10, firsts=40, successes=40)
+    broker = MemoryBroker()
+    worker = Worker(broker, failing=lambda number: number % 8 == 0)
+    advance(control, broker, worker)
+    assert worker.seconds >= 60 and 100 <= len(broker.sent) <= 112, "50 tokens, and one per second"
 
 
 def test_a_paused_plan_sends_nothing_until_it_is_continued(control):

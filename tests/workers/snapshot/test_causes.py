@@ -428,7 +428,24 @@ def test_the_late_queues_of_a_destination_that_fails_are_its_victims():
     assert not [other for other in others if other.subject.startswith("queue/")]
 
 
-@pytest.mark.parametrize("changed", [{"circuit": "closed", "since": None}, {"queues": []}])
+def test_a_destination_that_only_a_retry_plan_calls_is_named_with_the_plan():
+    plant, _ = start(seconds=5)
+    row = DESTINATION | {"queues": [], "retry_plans": [7]}
+    plant.document["destinations"] = {"shop": row}
+    health = plant.observe()
+    assert health.sentence == "Calls to shop have been failing since 13:46 UTC: only a few test calls are made."
+    assert health.severity == "warning"
+    assert health.findings[0].impact.endswith("Retry plan 7 waits for it.")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"circuit": "closed", "since": None},
+        {"circuit": "closed", "since": None, "queues": [], "retry_plans": [7]},
+        {"queues": []},
+    ],
+)
 def test_a_destination_that_works_or_that_no_queue_calls_any_more_is_no_cause(changed):
     plant, _ = start(seconds=5)
     calm = plant.snapshot.health.sentence

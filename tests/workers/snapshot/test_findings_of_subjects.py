@@ -7,7 +7,7 @@ import pytest
 from tests.workers.snapshot.test_causes import lose_node, make_handler_slow, poison, start
 from tests.workers.snapshot.trouble import JOBS, VirtualPlant
 from workers.documents.states import build_finding_key
-from workers.snapshot.queue_causes import MAX_ERROR
+from workers.snapshot.scene import MAX_ERROR
 
 Inject = Callable[[VirtualPlant, int], None]
 PAUSE = {"part": "consumption", "override": 7, "by": "dana", "reason": "a test", "until": 1_790_000_000.0}

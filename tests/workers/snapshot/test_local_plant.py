@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from common.errors import BadInput
 from common.stored_document import convert_to_plain
+from controllers.retries.circuit import DestinationCalls
 from queues import keys
 from tests.workers.loops import JOBS, PLANT, ensured
 from workers.batch import task_definitions
+from workers.consumer.destination import SharedLimit
 from workers.consumer.work_report import Latencies, Report, WorkReporter, submit
 from workers.coordination.plant_clock import Freshness
 from workers.documents.consumer_groups import ConsumerGroup
@@ -25,6 +27,7 @@ from workers.documents.queues import EventSample
 from workers.history.forecasts import ForecastWatch
 from workers.models import LedgerEntry, Loop, Override, Run
 from workers.plants.holding import hold
+from workers.retries.models import RetryPlan
 from workers.snapshot.compose import limit_sample
 from workers.snapshot.local import LocalPlant
 from workers.snapshot.rates import Rates
@@ -458,3 +461,14 @@ def test_workers_for_what_is_not_there_are_refused(control, plant, queue, node, 
         plant.start_workers(queue, node, count, ["a"])
     assert caught.value.field == field
     assert not control.keys("weir:submitted:*")
+
+
+def test_the_snapshot_has_what_the_tasks_of_an_active_retry_plan_call(plant, control):
+    values = {"plant": "shop", "items": b"", "total": 5, "min_rate": 1.0, "max_rate": 9.0, "calls": "pay.example"}
+    plan = RetryPlan.objects.create(**values, state="sending", expires_at=datetime.fromtimestamp(NOW, UTC))
+    calls = DestinationCalls(failures=20, error="HTTP 503")
+    SharedLimit(control, "", "pay.example", lambda: NOW).record(calls)
+    row = plant.observe().destinations["pay.example"]
+    assert (row.circuit, row.error, row.queues, row.retry_plans) == ("open", "HTTP 503", [], [plan.pk])
+    RetryPlan.objects.update(state="done")
+    assert "pay.example" not in plant.observe().destinations

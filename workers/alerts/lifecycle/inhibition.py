@@ -68,12 +68,12 @@ JOINED = (
     | {HARM, "node_lost", "loop_stale", "loop_silent", "workers_missing", "workers_saturated", "throttled", "shedding"}
 )
 
-# Conditions that explain even a problem that has its own cause.
-OF_A_HOST = frozenset({"host_overloaded", "observer_silent"})
+# Conditions that explain even a problem that has its own cause: a failing destination is that cause.
+OVERRIDING = frozenset({"host_overloaded", "observer_silent", "destination_failing"})
 CROWD = "crowd"
-# cause → what it explains, and how they are related: on the same node, of the same queue, because the cause's
-# queue crowds the pool, of the same attached plant or service level, by a cause that the alert itself names
-# (`touches`), by the queue's consumers, or in any case.
+# cause → what it explains, and how they are related: on the same node, of the same queue, of a queue whose handler
+# calls the cause's destination, because the cause's queue crowds the pool, of the same attached plant or service level,
+# by a cause that the alert itself names (`touches`), by the queue's consumers, or in any case.
 EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "host_overloaded": ((QUEUES | OF_A_NODE | LOOPS | OF_PARTS, "any"), (frozenset({"node_lost"}), "cause host")),
     "observer_silent": ((QUEUES | OF_A_NODE | LOOPS, "any"),),
@@ -90,6 +90,7 @@ EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "queue_unserved": ((LOOPS, "plant"),),
     "sensor_silent": ((LOOPS, "plant"),),
     "order_unreached": ((LOOPS | {"loop_held"}, "plant"),),
+    "destination_failing": ((QUEUES | POWERLESS, "calls"),),
     "queue_wait": ((QUEUES | POWERLESS | {"workers_saturated"}, CROWD), (POWERLESS | {"queue_latency"}, "queue")),
     "queue_latency": ((QUEUES | {"workers_saturated"}, CROWD),),
     # The same burn of one budget: the shorter windows detect it first, and explain the longer ones.
@@ -118,7 +119,7 @@ class Party:
 
     - `ended_seconds`: how long it has been over, None while it is open.
     - `touches`: {"nodes": names, "kind": the queue's consumers, "crowded_by": the queue whose workers make it
-      wait}.
+      wait, "queues": the queues whose handlers call a destination}.
     - `is_stopped`: a person's stop explains it, so it is no cause.
     - `is_expected`: a planned window silences it, so it explains no alert that the window does not expect.
     - `is_clear`: whether it is over, or about to be.
@@ -189,7 +190,7 @@ def _rank_leader(party: Party) -> tuple[bool, bool, int, int]:
 
 
 def _explains(cause: Party, party: Party) -> bool:
-    if party.is_own and cause.root != party.root and cause.condition not in OF_A_HOST:
+    if party.is_own and cause.root != party.root and cause.condition not in OVERRIDING:
         return False
     is_long = cause.condition in LONG_CAUSES
     lingers_seconds = LINGER_OF.get(party.condition, LINGER_SECONDS) if is_long else LINGER_SECONDS
@@ -219,6 +220,8 @@ def _belong(how: str, cause: Party, party: Party) -> bool:
         same = queue is not None and queue == party.labels.get("queue")
         # The record of one may be older than that of the other: avoid a circle of queues that crowd one another.
         return same and (cause_crowded_by is None or crowded_by is not None)
+    if how == "calls":
+        return party.labels.get("queue") in cause.touches.get("queues", ())
     if how in OF_A_LABEL:
         name = cause.labels.get(how)
         return name is not None and party.labels.get(how) == name

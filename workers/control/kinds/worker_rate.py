@@ -12,6 +12,7 @@ from controllers.framework.guard import ObservationQuality
 from controllers.framework.reason import format_count
 from controllers.framework.sensed import Counters, Measurement, count_growth
 from controllers.parallelism.advice_value import AdvisedOperator
+from controllers.retries.circuit import OPEN
 from controllers.simulation import recorded_container
 from controllers.worker_rate.law import LAW
 from controllers.worker_rate.shared import WorkerRateObservation, WorkerRateParameters
@@ -72,6 +73,7 @@ def measure_target(
         oldest_seconds=row.oldest_seconds,
         expected_per_second=_predict_arrivals(target, snapshot, row, now_seconds),
         node_state=node.state if node else None,
+        is_circuit_open=_is_circuit_open(target, snapshot),
     )
     known = {key: value for key, value in counters.items() if value is not None}
     return Measurement.of(
@@ -120,8 +122,26 @@ def _check_measurement(
         return ObservationQuality(age, f"node {name} has missed two heartbeats")
     if row.waiting_events is None:
         return ObservationQuality(age, f"the container on {name} is not measured yet")
-    # A worker that no host takes expires, and its effect would be judged as none.
-    return ObservationQuality(age, idle=explain_all_drained(snapshot) or _explain_no_fitting_host(target, snapshot))
+    # A worker that no host takes expires, one that may make no call ends at once: its effect would be judged as none.
+    no_host = explain_all_drained(snapshot) or _explain_no_fitting_host(target, snapshot)
+    return ObservationQuality(age, idle=no_host or _explain_held_circuit(target, snapshot))
+
+
+def _is_circuit_open(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
+    """Return whether the workers of a queue make only test calls to their destination."""
+    queue = snapshot.queues.get(target.get("queue", ""))
+    if queue is None or queue.destination is None or queue.circuit_hold is not None:
+        return False
+    destination = snapshot.destinations.get(queue.destination)
+    return destination is not None and destination.circuit == OPEN
+
+
+def _explain_held_circuit(target: Mapping[str, Any], snapshot: Snapshot) -> str | None:
+    """Return that a person lets the workers of a queue make no calls; None if they may make some."""
+    queue = snapshot.queues.get(target.get("queue", ""))
+    if queue is None or queue.circuit_hold is None or queue.circuit_hold.circuit != OPEN:
+        return None
+    return f"{queue.circuit_hold.by} holds the circuit of {target['queue']} open"
 
 
 def _explain_no_fitting_host(target: Mapping[str, Any], snapshot: Snapshot) -> str | None:
