@@ -10,7 +10,8 @@ import redis
 
 from common.errors import BadInput
 from common.parsing import parse_digits
-from console.accounts.access import Actor
+from console.accounts.access import ACTIONS, Actor
+from console.accounts.identity_settings import ROLES
 from console.actions import alerts, loops, pipelines, plant_control, windows
 from console.actions.proposals import plans
 from console.actions.queues import ladders
@@ -32,6 +33,7 @@ from workers.steering.plant_settings import get_setting_value
 from workers.windows import occurrences
 from workers.windows.models import PlannedWindow
 
+Kind = PlannedWindow.Kind
 # The permission that ends a change, by the first part of its key.
 PERMISSIONS = {
     "override": "override.end",
@@ -47,6 +49,18 @@ PERMISSIONS = {
 }
 EXTENSION_MINUTES = (10, 30, 120, 480, 1_440)  # that forms offer
 UNEXPLAINED = "Ended in the list of manual changes"
+
+
+def find_required_role(actor: Actor, change: ManualChange, snapshot: Snapshot | None, action: str) -> str:
+    """Return the role that an action on a change requires, if the actor may not do it; "": the actor may."""
+    actions = [action, *(["freeze.manage"] if _is_freeze(change, snapshot) else [])]
+    missing = [ACTIONS[required] for required in actions if not actor.may_somewhere(required)]
+    return max(missing, key=ROLES.index, default="")
+
+
+def _is_freeze(change: ManualChange, snapshot: Snapshot | None) -> bool:
+    windows_now = snapshot.windows if snapshot else ()
+    return any(f"window/{window.id}" == change.key and window.kind == Kind.FREEZE for window in windows_now)
 
 
 def find_change(snapshot: Snapshot | None, key: str) -> ManualChange | None:
