@@ -71,7 +71,6 @@ def test_letters_of_workers_and_moved_ones_are_stored_already(letters, record):
 
 def test_a_letter_that_is_no_block_is_stored_without_its_content(letters, record):
     add(letters, 1)
-    [(dead_id, _)] = letters.list_stored(1)
     node = letters._segment.node
     fields = node.xrange(keys.DEAD.build("performance"))[0][1]
     node.delete(keys.DEAD.build("performance"))

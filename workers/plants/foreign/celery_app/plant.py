@@ -43,6 +43,8 @@ ALL_SECONDS = 30.0
 SHRINK_SECONDS, AGAIN_SECONDS = 0.5, 0.15
 # Celery executes `pool_grow` only at its next pool maintenance, every five seconds.
 SETTLES_SECONDS = 7.0
+# After this time, a pool that has its former size was restored by somebody else. An order takes effect much earlier.
+UNDONE_SECONDS = 30.0
 # A worker that does not resume a queue is asked again after this time.
 RESUME_SECONDS = 30.0
 SAME_SECONDS = 100.0  # since two workers of one name last answered: three times ALL_SECONDS
@@ -231,12 +233,17 @@ class CeleryPlant(Adapter):
         return self._interventions.check_restored(kind, subject, before)
 
     def renew_leases(self) -> Sequence[RestoredValue]:
-        """Renew the lease. Workers that no longer send events are asked again."""
+        """Renew the lease. Workers that no longer send events are asked again.
+
+        A guard may still be resizing a pool when Weir returns, and no longer reports it then. So the size counts.
+        """
         self.tasks_before.forget_restarted(self._lives)
+        sizes = {worker: self._answered[worker][1].processes for worker in self._fresh if worker in self._answered}
+        undone = self.tasks_before.forget_undone(sizes, self._clock() - UNDONE_SECONDS)
         restored = self._leases.renew()
         if any(value.kind == EVENTS for value in restored):
             self._requests.ask_again()
-        return restored
+        return [*restored, *(RestoredValue(operator=worker) for worker in undone)]
 
     def list_set_values(self) -> Sequence[SetValue]:
         values = self._leases.list_set_values()
