@@ -33,7 +33,6 @@ from workers.steering.plant_settings import get_setting_value
 from workers.windows import occurrences
 from workers.windows.models import PlannedWindow
 
-Kind = PlannedWindow.Kind
 # The permission that ends a change, by the first part of its key.
 PERMISSIONS = {
     "override": "override.end",
@@ -59,8 +58,8 @@ def find_required_role(actor: Actor, change: ManualChange, snapshot: Snapshot | 
 
 
 def _is_freeze(change: ManualChange, snapshot: Snapshot | None) -> bool:
-    windows_now = snapshot.windows if snapshot else ()
-    return any(f"window/{window.id}" == change.key and window.kind == Kind.FREEZE for window in windows_now)
+    freezes = [window for window in snapshot.windows if window.kind == PlannedWindow.Kind.FREEZE] if snapshot else []
+    return any(change.key == f"window/{freeze.id}" for freeze in freezes)
 
 
 def find_change(snapshot: Snapshot | None, key: str) -> ManualChange | None:
