@@ -32,7 +32,7 @@ from bench.celery.brokers import rabbitmq, valkey
 from bench.celery.stock_workers import Rival, StockWorker
 from bench.vanish.cluster import NAMESPACE, cluster
 from bench.vanish.installation import VanishingWeir
-from bench.vanish.systems import HPA_BEFORE, PROCESSES, QUEUE, TASK, StockApp, describe_held
+from bench.vanish.systems import HPA_BEFORE, PROCESSES, QUEUE, TASK, StockApp, WorkerSilent, describe_held
 from workers.plants.foreign.leases import lease_seconds, renew_seconds
 from workers.plants.guard.manifests import GUARD_FILE
 from workers.plants.guard.weir_guard import SETTLE_SECONDS
@@ -173,7 +173,7 @@ class Site:
     def _steer(self, number: int) -> None:
         """Set everything by the API, as a user does. It fails at any point if Weir vanishes meanwhile."""
         weir = self._weir
-        with suppress(httpx.TransportError):
+        with suppress(httpx.TransportError, WorkerSilent):
             for name, app in self._apps.items():
                 for left in weir.api.get(f"/plants/{name}/interventions").json()["in_force"]:  # of the last round
                     weir.post(f"/plants/{name}/interventions/undo", kind=left["kind"], subject=left["subject"])
@@ -186,7 +186,10 @@ class Site:
 
     def _is_steered(self) -> bool:
         """Return whether Weir has set something at each system; otherwise the round would prove nothing."""
-        setups = [app.read() for app in self._apps.values()]
+        try:
+            setups = [app.read() for app in self._apps.values()]
+        except WorkerSilent:
+            return False
         return bool(describe_held(self._k8s)) and all(row["limit"] and not row["queues"] for row in setups)
 
     def _wait_for_own_control(self, killed_at: float) -> tuple[float, str]:
@@ -196,17 +199,20 @@ class Site:
         the first reading.
         """
         seconds: float | None = None
-        while True:
-            differences = {name: app.describe_difference() for name, app in self._apps.items()}
+        left = "unknown"
+        while (elapsed := time.monotonic() - killed_at) <= GIVE_UP_SECONDS:
+            time.sleep(0.5)
+            try:
+                differences = {name: app.describe_difference() for name, app in self._apps.items()}
+            except WorkerSilent:  # on a busy host
+                continue
             differences[KUBERNETES] = describe_held(self._k8s)
             left = "; ".join(f"{name}: {text}" for name, text in differences.items() if text)
             elapsed = time.monotonic() - killed_at
             seconds = None if left else elapsed if seconds is None else seconds
             if seconds is not None and elapsed > lease_seconds() + SETTLE_SECONDS:
                 return seconds, ""
-            if elapsed > GIVE_UP_SECONDS:
-                return elapsed, left or "nothing for long enough"
-            time.sleep(0.5)
+        return elapsed, left or "nothing for long enough"
 
 
 @contextmanager
