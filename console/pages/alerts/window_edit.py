@@ -9,9 +9,10 @@ from django.utils import timezone
 from console.accounts.access import actor_of
 from console.actions import windows
 from console.input.form_values import parse_whole_number
-from console.pages.alerts.window_form import WindowFormPage, collect_form_values, read_posted_fields
+from console.pages.alerts.window_form import WindowFormFields, collect_form_values, read_posted_fields
 from console.pages.frame.page import (
     ActionResult,
+    FormPage,
     declare_action,
     declare_page,
     get_rejected_form,
@@ -23,7 +24,7 @@ from workers.windows.models import PlannedWindow
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowEditPage(WindowFormPage):
+class WindowEditPage(WindowFormFields, FormPage):
     """The form of a window that exists. version: the one that the form was filled in from."""
 
     TEMPLATE, NAME = "alerts/window_edit.html", "windows"

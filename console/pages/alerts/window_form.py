@@ -11,7 +11,7 @@ from console.actions import windows
 from console.input.form_values import parse_whole_number
 from console.pages.alerts.silences import MatcherRow, build_matcher_rows, read_matchers
 from console.pages.frame.frame import get_snapshot
-from console.pages.frame.page import FormPage, get_rejected_form
+from console.pages.frame.page import get_rejected_form
 from queues.models import Node, Queue
 from workers.alerts.rules import rules
 from workers.windows.models import PlannedWindow
@@ -46,8 +46,8 @@ class WindowForm:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowFormPage(FormPage):
-    """A page with the form."""
+class WindowFormFields:
+    """What a page with the form shows, beside its own fields."""
 
     form: WindowForm
     rows: list[MatcherRow]
@@ -61,7 +61,7 @@ class WindowFormPage(FormPage):
 
 
 def collect_form_values(request: HttpRequest, window: PlannedWindow | None, times: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values of `WindowFormPage`. window: whose values the form has; times: its date and time."""
+    """Return the values of `WindowFormFields`. window: whose values the form has; times: its date and time."""
     typed, may_plan_freezes = get_rejected_form(request).submitted, actor_of(request).may_somewhere("freeze.manage")
     shown, scope = {**DEFAULTS, **times}, list[str]()
     if window is not None:

@@ -18,7 +18,7 @@ from console.accounts import access, authentication
 from console.accounts.access import actor_of, requires
 from console.actions import windows
 from console.input.form_values import parse_minutes, parse_row_id
-from console.pages.alerts.window_form import WindowFormPage, collect_form_values, read_posted_fields
+from console.pages.alerts.window_form import WindowFormFields, collect_form_values, read_posted_fields
 from console.pages.frame.page import (
     ActionResult,
     FormPage,
@@ -69,7 +69,7 @@ class ShownOccurrence:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowsPage(WindowFormPage):
+class WindowsPage(WindowFormFields, FormPage):
     """Current and ended windows, and the form of a new one."""
 
     TEMPLATE, NAME = "alerts/windows.html", "windows"
