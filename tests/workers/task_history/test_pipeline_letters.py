@@ -2,13 +2,15 @@
 
 import time
 
+import pyarrow as pa
 import pytest
 
 from common.errors import NodeUnavailable
 from queues import keys
+from queues.events.block import Block
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
-from tests.workers.samples import delivery_of
+from tests.workers.samples import batch_of
 from workers.pipeline.events import faults
 from workers.task_history import pipeline_letters, search
 from workers.task_history.models import FailureGroup
@@ -35,7 +37,8 @@ def record(control, letters):
 
 
 def add(letters, number, worker=faults.WORKER):
-    letters.add(f"{number}-1", worker, f"{number:032x}", [(delivery_of(2, f"{number:032x}").batch, CAUSE)])
+    block = Block(f"{number:032x}", batch_of(2, id=pa.array([None] * 2, pa.string())))
+    letters.add(f"{number}-1", worker, block.block_id, [(block.build_explicit_batch(), CAUSE)])
 
 
 def stored():
