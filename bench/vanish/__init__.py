@@ -33,7 +33,7 @@ from bench.celery.stock_workers import Rival, StockWorker
 from bench.vanish.cluster import NAMESPACE, cluster
 from bench.vanish.installation import VanishingWeir
 from bench.vanish.systems import HPA_BEFORE, PROCESSES, QUEUE, TASK, StockApp, WorkerSilent, describe_held
-from workers.plants.foreign.leases import lease_seconds, renew_seconds
+from common import environment as variables
 from workers.plants.guard.manifests import GUARD_FILE
 from workers.plants.guard.weir_guard import SETTLE_SECONDS
 
@@ -108,7 +108,7 @@ def run(seconds: float, count: int = MIN_ROUNDS) -> dict[str, Any]:
         "ratio": {"within_60_seconds": sum(took <= MAX_RESTORED_SECONDS for took in restored) / len(rounds)},
         "at_least": ["restored_rounds"],
         "notes": [
-            f"Lease: {lease_seconds():g} s. Installations at the same time: {len(names)}."
+            f"Lease: {read_lease_seconds():g} s. Installations at the same time: {len(names)}."
             " Kubernetes: kmock, without controllers.",
             *(f"Round {row.number + 1}, {row.seconds:.0f} s: not restored: {row.left}" for row in rounds if row.left),
         ],
@@ -163,7 +163,7 @@ class Site:
         else:
             steering.join()
             is_steered = self._is_steered()
-            time.sleep(chance.uniform(0.0, renew_seconds()))
+            time.sleep(chance.uniform(0.0, read_lease_seconds() / 3))  # between two renewals
         self._weir.vanish()
         killed_at = time.monotonic()
         steering.join()
@@ -210,9 +210,13 @@ class Site:
             left = "; ".join(f"{name}: {text}" for name, text in differences.items() if text)
             elapsed = time.monotonic() - killed_at
             seconds = None if left else elapsed if seconds is None else seconds
-            if seconds is not None and elapsed > lease_seconds() + SETTLE_SECONDS:
+            if seconds is not None and elapsed > read_lease_seconds() + SETTLE_SECONDS:
                 return seconds, ""
         return elapsed, left or "nothing for long enough"
+
+
+def read_lease_seconds() -> float:
+    return variables.LEASE_SECONDS.get_seconds()
 
 
 @contextmanager
