@@ -112,6 +112,7 @@ class CeleryPlant(Adapter):
         self._completions: dict[str, PoolSamples] = {}
         self._limits: Mapping[str, Mapping[str, str]] = {}  # worker → name of a task → its rate limit
         self._left_queues = 0
+        self._undone_pools: set[str] = set()  # pools that had their former size at the last renewal
 
     def get_topology(self) -> MeasuredTopology:
         """Return the current queues and pools. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
@@ -238,12 +239,19 @@ class CeleryPlant(Adapter):
         A guard may still be resizing a pool when Weir returns, and no longer reports it then. So the size counts.
         """
         self.tasks_before.forget_restarted(self._lives)
-        sizes = {worker: self._answered[worker][1].processes for worker in self._fresh if worker in self._answered}
-        undone = self.tasks_before.forget_undone(sizes, self._clock() - UNDONE_SECONDS)
+        undone = self._forget_undone_pools()
         restored = self._leases.renew()
         if any(value.kind == EVENTS for value in restored):
             self._requests.ask_again()
         return [*restored, *(RestoredValue(operator=worker) for worker in undone)]
+
+    def _forget_undone_pools(self) -> set[str]:
+        """Forget pools that had their former size at the last renewal, too: a process may have crashed at one."""
+        sizes = {worker: self._answered[worker][1].processes for worker in self._fresh if worker in self._answered}
+        undone = set(self.tasks_before.list_undone(sizes, self._clock() - UNDONE_SECONDS))
+        confirmed, self._undone_pools = undone & self._undone_pools, undone
+        self.tasks_before.forget(confirmed)
+        return confirmed
 
     def list_set_values(self) -> Sequence[SetValue]:
         values = self._leases.list_set_values()

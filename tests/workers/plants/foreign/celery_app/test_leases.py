@@ -186,6 +186,7 @@ def test_a_pool_that_a_guard_still_resizes_when_weir_returns_is_reported_once_it
     assert plant.renew_leases() == []
     far.run(10.0)
     plant.get_topology()
+    assert plant.renew_leases() == []
     assert plant.renew_leases() == [RestoredValue(operator=ONE)]
     assert far.sizes.load_all() == {}
     assert all("pool" not in item for item in far.store.items)
