@@ -28,6 +28,10 @@ from queues.nodes.server import free_port
 START_SECONDS = 180.0
 
 
+class ApiRefusal(RuntimeError):  # noqa: N818
+    """The API rejected a request."""
+
+
 class VanishingWeir:
     """Use as a context manager. plants: the arguments of `manage.py attach` for each."""
 
@@ -96,9 +100,10 @@ class VanishingWeir:
         raise RuntimeError(f"Weir did not start:\n{(self._folder / 'log').read_text()[-3000:]}")
 
     def post(self, path: str, **body: object) -> dict[str, Any]:
+        """Post to the API. Raises `ApiRefusal`."""
         answer = self.api.post(path, json={"reason": "bench vanish", **body})
         if answer.status_code >= 300:
-            raise RuntimeError(f"{path}: {answer.status_code} {answer.text[:500]}")
+            raise ApiRefusal(f"{path}: {answer.status_code} {answer.text[:500]}")
         document: dict[str, Any] = answer.json()
         return document
 
