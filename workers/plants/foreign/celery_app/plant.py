@@ -452,8 +452,10 @@ class CeleryPlant(Adapter):
         now = self._get_ordered_size(pool)
         if count == now:
             return
-        # Before the order: the lease ends it even if this process dies. It assumes the smaller pool, because growing
-        # too much is harmless.
+        if self._leases.store.sends_orders:
+            self._change_size(pool, now, count)
+            return
+        # Before the order: the lease ends it even if this process dies.
         worker = pool.worker
         self.tasks_before.remember({worker: now}, {worker: min(count, now)}, is_reached=False)
         self._leases.renew()
@@ -463,8 +465,7 @@ class CeleryPlant(Adapter):
 
     def _change_size(self, pool: WorkerPool, now: int, count: int) -> None:
         if count > now:
-            self._note_order(pool, count)
-            self.control.order("pool_grow", pool.worker, n=count - now)
+            self._order_size(pool, now, count)
         if not count < now <= pool.processes:  # a pool that still grows has to finish growing first
             return
         until = self._monotonic() + SHRINK_SECONDS
@@ -473,12 +474,19 @@ class CeleryPlant(Adapter):
             if busy is None:
                 raise PlantUnavailable(f"{self._name}: {pool.worker} did not respond within {ANSWER_SECONDS:g} s.")
             if (fewer := min(now - count, now - busy)) > 0:
+                self._order_size(pool, now, now - fewer)
                 now -= fewer
-                self._note_order(pool, now)
-                self.control.order("pool_shrink", pool.worker, n=fewer)
             if now <= count or self._monotonic() >= until:
                 return
             self._sleep(AGAIN_SECONDS)
 
-    def _note_order(self, pool: WorkerPool, processes: int) -> None:
-        self._orders.put(pool.worker, {"pid": pool.pid, "processes": processes}, SETTLES_SECONDS)
+    def _order_size(self, pool: WorkerPool, now: int, processes: int) -> None:
+        worker = pool.worker
+        self._orders.put(worker, {"pid": pool.pid, "processes": processes}, SETTLES_SECONDS)
+        method = "pool_grow" if processes > now else "pool_shrink"
+        arguments = {"n": abs(processes - now)}
+        if self._leases.store.sends_orders:
+            self.tasks_before.remember({worker: now}, {worker: processes})
+            self._leases.renew({"method": method, "arguments": arguments, "destination": [worker]})
+        else:
+            self.control.order(method, worker, **arguments)
