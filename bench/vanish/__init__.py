@@ -30,7 +30,7 @@ import httpx
 
 from bench.celery.brokers import rabbitmq, valkey
 from bench.celery.stock_workers import Rival, StockWorker
-from bench.vanish.cluster import NAMESPACE, cluster
+from bench.vanish.cluster import NAMESPACE, Cluster, cluster
 from bench.vanish.installation import ApiRefusal, VanishingWeir
 from bench.vanish.systems import HPA_BEFORE, PROCESSES, QUEUE, TASK, StockApp, WorkerSilent, describe_held
 from common import environment as variables
@@ -89,9 +89,12 @@ def run(seconds: float, count: int = MIN_ROUNDS) -> dict[str, Any]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weir-vanish-")))
         on_valkey = stack.enter_context(valkey(names))
         on_rabbitmq = stack.enter_context(rabbitmq(names, folder / "rabbitmq"))
+        # One after the other: kmock replaces the resolver of the process, and restores it in the reverse order.
+        clusters = {name: stack.enter_context(cluster()) for name in names}
 
         def start_site(name: str) -> Site:
-            return Site(stack, folder / name, {VALKEY: on_valkey[name], RABBITMQ: on_rabbitmq[name]})
+            brokers = {VALKEY: on_valkey[name], RABBITMQ: on_rabbitmq[name]}
+            return Site(stack, folder / name, brokers, clusters[name])
 
         with ThreadPoolExecutor(len(names)) as threads:
             sites = list(threads.map(start_site, names))
@@ -121,10 +124,10 @@ def run(seconds: float, count: int = MIN_ROUNDS) -> dict[str, Any]:
 class Site:
     """An installation of Weir, and the systems that it steers."""
 
-    def __init__(self, stack: ExitStack, folder: Path, brokers: Mapping[str, str]) -> None:
-        """Start the systems and their guards. stack: ends them. brokers: system → address."""
+    def __init__(self, stack: ExitStack, folder: Path, brokers: Mapping[str, str], k8s: Cluster) -> None:
+        """Start the apps and the guards. stack: ends them. brokers: system → address."""
         folder.mkdir()
-        self._k8s = stack.enter_context(cluster())
+        self._k8s = k8s
         self._k8s.deployment("parse")
         self._k8s.deployment("score")
         self._k8s.scaled_object("parse")
