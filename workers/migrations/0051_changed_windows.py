@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("workers", "0049_paused_schedules")]
+    dependencies = [("workers", "0050_offset_reset_plans")]
     operations = [
         migrations.AddField(
             model_name="plannedwindow", name="version", field=models.PositiveIntegerField(db_default=1, default=1)
