@@ -12,6 +12,7 @@ from console.pages.alerts import (
     receivers,
     review,
     silences,
+    window_edit,
     window_import,
     windows,
 )
@@ -197,6 +198,8 @@ urlpatterns = [
     path("windows/import/preview", window_import.preview, name="window-import-preview"),
     path("windows/import/add", window_import.add, name="window-import-add"),
     path("windows/<int:window_id>/", windows.window_page, name="window"),
+    path("windows/<int:window_id>/edit/", window_edit.edit_page, name="window-edit"),
+    path("windows/<int:window_id>/change", window_edit.change, name="window-change"),
     path("windows/<int:window_id>/end", windows.end, name="window-end"),
     path("windows/<int:window_id>/occurrences/end", windows.end_occurrence, name="window-occurrence-end"),
     path("windows/<int:window_id>/occurrences/extend", windows.extend_occurrence, name="window-occurrence-extend"),

@@ -214,6 +214,12 @@ PLANT_LEASE_LOCK = Key(
     "web workers observer → web workers observer",
     "the process that renews the leases at another app's RabbitMQ; for seconds",
 )
+STORED_LETTERS = Key(
+    "weir:stored_letters",
+    "hash",
+    "workers → workers",
+    "queue/node → the last dead letter there that `workers.task_history.pipeline_letters` has stored",
+)
 TASK_ORDER = Key(
     "weir:task_order:{plant}:{operator}",
     "string",

@@ -14,6 +14,7 @@ from django.conf import settings
 
 from common.errors import WeirError
 from queues import keys, pausing, projection
+from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
 from queues.topology import Topology
 from workers import reports
@@ -49,6 +50,7 @@ from workers.retries import runner as retrying
 from workers.retries.outlets import open_plan_outlet
 from workers.steering import enforcing, overrides
 from workers.task_history.own_tasks import record_dead_letters
+from workers.task_history.pipeline_letters import record_new_letters
 
 hosts.install()
 logger = logging.getLogger(__name__)
@@ -172,8 +174,8 @@ def reconcile_versions(control: redis.Redis) -> None:
 def upkeep() -> None:
     """Run periodic maintenance.
 
-    Correct the projection, create loops for new containers, record expiries, send the weekly report, and remove ended
-    workers and empty containers.
+    Correct the projection, create loops for new containers, record expiries, send the weekly report, remove ended
+    workers and empty containers, and store the pipeline's dead letters in the task history.
     """
     control, now = control_server(), datetime.now(UTC)
     projection.reconcile(control, enforcing.get_node_thresholds(now))
@@ -192,6 +194,7 @@ def upkeep() -> None:
     if snapshot is not None:
         execution.tidy(control, snapshot, now)
     sweep(topology)
+    record_pipeline_letters(control, topology, now.timestamp())
 
 
 @shared_task(name="workers.tasks.advance_retries", ignore_result=True)
@@ -239,6 +242,21 @@ def sweep(topology: Topology) -> int:
             except WeirError:
                 away.add(node)
     return gone
+
+
+def record_pipeline_letters(control: redis.Redis, topology: Topology, now: float) -> None:
+    """Store the new dead letters of the pipeline in the task history."""
+    queues = [queue.name for queue in topology.queues.values() if queue.kind == "pipeline"]
+    containers = [(queue, node) for queue in queues for node in topology.nodes]
+    away = execution.list_away_nodes()
+    record_new_letters(
+        LOCAL,
+        containers,
+        control,
+        lambda queue, node: DeadLetters(execution.get_segment(topology, queue, node)),
+        away,
+        now,
+    )
 
 
 @shared_task(name="workers.tasks.start_task", ignore_result=True)

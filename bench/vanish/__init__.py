@@ -5,10 +5,11 @@ Valkey and of one on RabbitMQ, and holds a ScaledObject and a HorizontalPodAutos
 killed (SIGKILL) at a random moment between two renewals. In every third round this happens while it is still setting
 values. The guards run beside the systems all the time. `kmock` represents the Kubernetes API: nothing scales there.
 
-The lease is BENCH_LEASE_SECONDS instead of 45 s, so that a round is short. `late_seconds` is the time after the end of
-a lease that began at the kill. With a lease of 45 s, at most 15 s are left of one minute.
+A round mostly waits for the end of the leases, which have their
+default duration (`WEIR_LEASE_SECONDS`). So up to MAX_SITES installations run
+at the same time, each with its own systems. They share the servers of the two brokers.
 
-`--seconds` is how long rounds are started; at least MIN_ROUNDS are.
+`--count` is the number of rounds. With `--seconds`, further rounds are started for that time.
 """
 
 import random
@@ -18,8 +19,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import httpx
@@ -27,55 +31,199 @@ import httpx
 from bench.celery.brokers import rabbitmq, valkey
 from bench.celery.stock_workers import Rival, StockWorker
 from bench.vanish.cluster import NAMESPACE, Cluster, cluster
-from bench.vanish.installation import VanishingWeir
-from bench.vanish.systems import HPA_BEFORE, PROCESSES, QUEUE, TASK, StockApp, describe_held
+from bench.vanish.installation import ApiRefusal, VanishingWeir
+from bench.vanish.systems import HPA_BEFORE, PROCESSES, QUEUE, TASK, StockApp, WorkerSilent, describe_held
+from common import environment as variables
 from workers.plants.guard.manifests import GUARD_FILE
 from workers.plants.guard.weir_guard import SETTLE_SECONDS
 
-MIN_ROUNDS, BENCH_LEASE_SECONDS, MAX_LATE_SECONDS = 3, 9.0, 15.0
-GIVE_UP_SECONDS = 120.0
+MIN_ROUNDS, MAX_SITES, MAX_REPEATED = 3, 8, 20
+MAX_RESTORED_SECONDS, GIVE_UP_SECONDS = 60.0, 180.0
 VALKEY, RABBITMQ, KUBERNETES = "on-valkey", "on-rabbitmq", "on-kubernetes"
 # A larger pool stays on RabbitMQ (`workers.plants.foreign.celery_app.leases`), so only Valkey gets one.
 SIZES = {VALKEY: (1, 5), RABBITMQ: (1,)}
 
 
-def run(seconds: float) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Round:
+    """seconds: from the kill until every system was under its own control. left: what was not restored; "": nothing.
+
+    is_steered: whether Weir had set everything before the kill, unless it was to be killed earlier.
+    """
+
+    number: int
+    seconds: float
+    left: str = ""
+    is_steered: bool = True
+
+
+class Schedule:
+    """Gives out the numbers of rounds, from 0: at least `count`, and more until the deadline, until one has failed."""
+
+    def __init__(self, count: int, deadline: float) -> None:
+        self._count, self._deadline = count, deadline
+        self._lock, self._next, self._failed, self._repeated = threading.Lock(), 0, False, 0
+
+    def take(self) -> int | None:
+        """Return the number of the next round; None: there is none."""
+        with self._lock:
+            if self._failed or (self._next >= self._count and time.monotonic() >= self._deadline):
+                return None
+            self._next += 1
+            return self._next - 1
+
+    def fail(self) -> None:
+        with self._lock:
+            self._failed = True
+
+    def repeat(self) -> None:
+        """Add a round, because one proved nothing; after too many, there is none."""
+        with self._lock:
+            self._count, self._repeated = self._count + 1, self._repeated + 1
+            self._failed = self._failed or self._repeated > MAX_REPEATED
+
+
+def run(seconds: float, count: int = MIN_ROUNDS) -> dict[str, Any]:
+    names = [f"site{number}" for number in range(min(count, MAX_SITES))]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weir-vanish-")))
-        weir, apps, k8s = _start_systems(stack, folder)
-        late_seconds, notes = _run_rounds(weir, apps, k8s, time.monotonic() + seconds)
-    restored = [late for late in late_seconds if late is not None]
-    rounds = len(late_seconds)
-    slowest = max(restored) if len(restored) == rounds else None
+        on_valkey = stack.enter_context(valkey(names))
+        on_rabbitmq = stack.enter_context(rabbitmq(names, folder / "rabbitmq"))
+        # One after the other: kmock replaces the resolver of the process, and restores it in the reverse order.
+        clusters = {name: stack.enter_context(cluster()) for name in names}
+
+        def start_site(name: str) -> Site:
+            brokers = {VALKEY: on_valkey[name], RABBITMQ: on_rabbitmq[name]}
+            return Site(stack, folder / name, brokers, clusters[name])
+
+        with ThreadPoolExecutor(len(names)) as threads:
+            sites = list(threads.map(start_site, names))
+            schedule = Schedule(count, time.monotonic() + seconds)
+            rounds = [row for rows in threads.map(lambda site: site.run_rounds(schedule), sites) for row in rows]
+    rounds = [row for row in rounds if row.is_steered or row.left]
+    restored = [row.seconds for row in rounds if not row.left]
+    is_complete = len(restored) == len(rounds)
     return {
-        "figures": {"rounds": rounds, "restored_rounds": len(restored), "late_seconds": slowest},
-        "peers": {"limit_restored_rounds": rounds, "limit_late_seconds": MAX_LATE_SECONDS},
-        "ratio": {"within_60_seconds": sum(late <= MAX_LATE_SECONDS for late in restored) / rounds},
+        "figures": {
+            "rounds": len(rounds),
+            "restored_rounds": len(restored),
+            "restored_seconds": max(restored) if is_complete else None,
+            "median_seconds": median(restored) if restored else None,
+        },
+        "peers": {"limit_restored_rounds": count, "limit_restored_seconds": MAX_RESTORED_SECONDS},
+        "ratio": {"within_60_seconds": sum(took <= MAX_RESTORED_SECONDS for took in restored) / len(rounds)},
         "at_least": ["restored_rounds"],
-        "notes": [f"Lease: {BENCH_LEASE_SECONDS:g} s (default: 45 s). Kubernetes: kmock, without controllers.", *notes],
+        "notes": [
+            f"Lease: {read_lease_seconds():g} s. Installations at the same time: {len(names)}."
+            " Kubernetes: kmock, without controllers.",
+            *(f"Round {row.number + 1}, {row.seconds:.0f} s: not restored: {row.left}" for row in rounds if row.left),
+        ],
     }
 
 
-def _start_systems(stack: ExitStack, folder: Path) -> tuple[VanishingWeir, Mapping[str, StockApp], Cluster]:
-    urls = {
-        VALKEY: stack.enter_context(valkey(["shop"]))["shop"],
-        RABBITMQ: stack.enter_context(rabbitmq(["shop"], folder / "rabbitmq"))["shop"],
-    }
-    k8s = stack.enter_context(cluster())
-    k8s.deployment("parse")
-    k8s.deployment("score")
-    k8s.scaled_object("parse")
-    k8s.hpa("score", behavior=dict(HPA_BEFORE))
-    for name, url in urls.items():
-        rival = Rival(name, ("--concurrency", str(PROCESSES), "--hostname", f"{name}@host"))
-        stack.enter_context(StockWorker(rival, url, folder / name)).begin()
-    stack.enter_context(_guard("celery", urls[VALKEY]))
-    stack.enter_context(_guard("kubernetes", "--namespace", NAMESPACE, "--url", k8s.url))
-    plants = {name: ["celery", url] for name, url in urls.items()}
-    workloads = ["--option", f"namespace={NAMESPACE}", "--option", "workloads=parse > score"]
-    plants[KUBERNETES] = ["kubernetes", k8s.url, *workloads]
-    weir = stack.enter_context(VanishingWeir(folder / "weir", BENCH_LEASE_SECONDS, plants))
-    return weir, {name: StockApp(url) for name, url in urls.items()}, k8s
+class Site:
+    """An installation of Weir, and the systems that it steers."""
+
+    def __init__(self, stack: ExitStack, folder: Path, brokers: Mapping[str, str], k8s: Cluster) -> None:
+        """Start the apps and the guards. stack: ends them. brokers: system → address."""
+        folder.mkdir()
+        self._k8s = k8s
+        self._k8s.deployment("parse")
+        self._k8s.deployment("score")
+        self._k8s.scaled_object("parse")
+        self._k8s.hpa("score", behavior=dict(HPA_BEFORE))
+        for name, url in brokers.items():
+            rival = Rival(name, ("--concurrency", str(PROCESSES), "--hostname", f"{name}@host"))
+            stack.enter_context(StockWorker(rival, url, folder / name)).begin()
+        stack.enter_context(_guard("celery", brokers[VALKEY]))
+        stack.enter_context(_guard("kubernetes", "--namespace", NAMESPACE, "--url", self._k8s.url))
+        plants = {name: ["celery", url] for name, url in brokers.items()}
+        workloads = ["--option", f"namespace={NAMESPACE}", "--option", "workloads=parse > score"]
+        plants[KUBERNETES] = ["kubernetes", self._k8s.url, *workloads]
+        self._weir = stack.enter_context(VanishingWeir(folder / "weir", plants))
+        self._apps = {name: StockApp(url) for name, url in brokers.items()}
+
+    def run_rounds(self, schedule: Schedule) -> list[Round]:
+        """Run rounds until the schedule has none. A round that was not restored is the last one."""
+        rounds: list[Round] = []
+        try:
+            while (number := schedule.take()) is not None:
+                rounds.append(self._run_round(number))
+                sys.stderr.write(f"{rounds[-1]}\n")
+                if rounds[-1].left:
+                    schedule.fail()
+                elif not rounds[-1].is_steered:
+                    schedule.repeat()
+        except Exception:
+            schedule.fail()
+            raise
+        return rounds
+
+    def _run_round(self, number: int) -> Round:
+        chance, is_steered = random.Random(number), True
+        self._weir.start()
+        steering = threading.Thread(target=self._steer, args=(number,), daemon=True)
+        steering.start()
+        if number % 3 == 2:
+            time.sleep(chance.uniform(1.0, 8.0))  # while it is still setting values: each takes about a second
+        else:
+            steering.join()
+            is_steered = self._is_steered()
+            time.sleep(chance.uniform(0.0, read_lease_seconds() / 3))  # between two renewals
+        self._weir.vanish()
+        killed_at = time.monotonic()
+        steering.join()
+        seconds, left = self._wait_for_own_control(killed_at)
+        return Round(number, seconds, left, is_steered)
+
+    def _steer(self, number: int) -> None:
+        """Set everything by the API, as a user does. It fails at any point if Weir vanishes meanwhile."""
+        weir = self._weir
+        with suppress(httpx.TransportError, WorkerSilent):
+            for name, app in self._apps.items():
+                for left in weir.api.get(f"/plants/{name}/interventions").json()["in_force"]:  # of the last round
+                    with suppress(ApiRefusal):  # Weir has ended it meanwhile
+                        weir.post(f"/plants/{name}/interventions/undo", kind=left["kind"], subject=left["subject"])
+                weir.post(f"/plants/{name}/interventions", kind="pause", subject=QUEUE)
+                weir.post(f"/plants/{name}/interventions", kind="rate_limit", subject=TASK, value="1/m")
+                tasks = SIZES[name][number % len(SIZES[name])]
+                weir.post(f"/plants/{name}/tasks", operator=app.read()["worker"], tasks=tasks)
+            for operator in ("parse", "score"):
+                weir.post(f"/plants/{KUBERNETES}/tasks", operator=operator, tasks=3 + number % 3)
+
+    def _is_steered(self) -> bool:
+        """Return whether Weir has set something at each system; otherwise the round would prove nothing."""
+        try:
+            setups = [app.read() for app in self._apps.values()]
+        except WorkerSilent:
+            return False
+        return bool(describe_held(self._k8s)) and all(row["limit"] and not row["queues"] for row in setups)
+
+    def _wait_for_own_control(self, killed_at: float) -> tuple[float, str]:
+        """Return the seconds until nothing differed any more, and what differs after GIVE_UP_SECONDS.
+
+        The systems are read for longer than a lease in any case: a command that was on its way may take effect after
+        the first reading.
+        """
+        seconds: float | None = None
+        left = "unknown"
+        while (elapsed := time.monotonic() - killed_at) <= GIVE_UP_SECONDS:
+            time.sleep(0.5)
+            try:
+                differences = {name: app.describe_difference() for name, app in self._apps.items()}
+            except WorkerSilent:  # on a busy host
+                continue
+            differences[KUBERNETES] = describe_held(self._k8s)
+            left = "; ".join(f"{name}: {text}" for name, text in differences.items() if text)
+            elapsed = time.monotonic() - killed_at
+            seconds = None if left else elapsed if seconds is None else seconds
+            if seconds is not None and elapsed > read_lease_seconds() + SETTLE_SECONDS:
+                return seconds, ""
+        return elapsed, left or "nothing for long enough"
+
+
+def read_lease_seconds() -> float:
+    return variables.LEASE_SECONDS.get_seconds()
 
 
 @contextmanager
@@ -86,75 +234,3 @@ def _guard(*arguments: str) -> Iterator[None]:
     finally:
         process.kill()
         process.wait()
-
-
-def _run_rounds(
-    weir: VanishingWeir, apps: Mapping[str, StockApp], k8s: Cluster, until: float
-) -> tuple[list[float | None], list[str]]:
-    """Return for each round how late its slowest system was (None: it was not restored), and what went wrong."""
-    chance, late_seconds, notes = random.Random(1), list[float | None](), list[str]()
-    while len(late_seconds) < MIN_ROUNDS or time.monotonic() < until:
-        number = len(late_seconds)
-        weir.start()
-        steering = threading.Thread(target=_steer, args=(weir, apps, number), daemon=True)
-        steering.start()
-        if number % 3 == 2:
-            time.sleep(chance.uniform(1.0, 8.0))  # while it is still setting values: each takes about a second
-        else:
-            steering.join()
-            _require_steered(apps, k8s)
-            time.sleep(chance.uniform(0.0, BENCH_LEASE_SECONDS / 3))
-        weir.vanish()
-        killed_at = time.monotonic()
-        steering.join()
-        left, seconds = _wait_for_own_control(apps, k8s, killed_at)
-        late_seconds.append(None if left else max(0.0, seconds - BENCH_LEASE_SECONDS))
-        if left:
-            notes.append(f"Round {number + 1}: not restored within {GIVE_UP_SECONDS:g} s: {left}")
-            break
-        sys.stderr.write(f"round {number + 1}: {seconds:.1f} s\n")
-    return late_seconds, notes
-
-
-def _steer(weir: VanishingWeir, apps: Mapping[str, StockApp], number: int) -> None:
-    """Set everything by the API, as a user does. It fails at any point if Weir vanishes meanwhile."""
-    with suppress(httpx.TransportError):
-        for name, app in apps.items():
-            for left in weir.api.get(f"/plants/{name}/interventions").json()["in_force"]:  # of the last round
-                weir.post(f"/plants/{name}/interventions/undo", kind=left["kind"], subject=left["subject"])
-            weir.post(f"/plants/{name}/interventions", kind="pause", subject=QUEUE)
-            weir.post(f"/plants/{name}/interventions", kind="rate_limit", subject=TASK, value="1/m")
-            tasks = SIZES[name][number % len(SIZES[name])]
-            weir.post(f"/plants/{name}/tasks", operator=app.read()["worker"], tasks=tasks)
-        for operator in ("parse", "score"):
-            weir.post(f"/plants/{KUBERNETES}/tasks", operator=operator, tasks=3 + number % 3)
-
-
-def _require_steered(apps: Mapping[str, StockApp], k8s: Cluster) -> None:
-    """Raise RuntimeError unless Weir has set something at each system: the round would prove nothing."""
-    for name, app in apps.items():
-        found = app.read()
-        if found["queues"] or not found["limit"]:
-            raise RuntimeError(f"{name} is not steered: {found}")
-    if not describe_held(k8s):
-        raise RuntimeError("the autoscalers are not held")
-
-
-def _wait_for_own_control(apps: Mapping[str, StockApp], k8s: Cluster, killed_at: float) -> tuple[str, float]:
-    """Return what differs after GIVE_UP_SECONDS, and the seconds until nothing differed any more.
-
-    The systems are read for longer than a lease in any case: a command that was on its way may take effect after the
-    first reading.
-    """
-    seconds: float | None = None
-    while True:
-        differences = {name: app.describe_difference() for name, app in apps.items()}
-        differences[KUBERNETES] = describe_held(k8s)
-        left = "; ".join(f"{name}: {text}" for name, text in differences.items() if text)
-        elapsed = time.monotonic() - killed_at
-        seconds = None if left else elapsed if seconds is None else seconds
-        if seconds is not None and elapsed > BENCH_LEASE_SECONDS + SETTLE_SECONDS:
-            return "", seconds
-        if elapsed > GIVE_UP_SECONDS:
-            return left or "nothing for long enough", elapsed
-        time.sleep(0.5)

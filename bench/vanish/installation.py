@@ -28,13 +28,16 @@ from queues.nodes.server import free_port
 START_SECONDS = 180.0
 
 
+class ApiRefusal(RuntimeError):  # noqa: N818
+    """The API rejected a request."""
+
+
 class VanishingWeir:
     """Use as a context manager. plants: the arguments of `manage.py attach` for each."""
 
-    def __init__(self, folder: Path, lease_seconds: float, plants: Mapping[str, list[str]]) -> None:
-        self._folder, self._lease_seconds, self._plants = folder, lease_seconds, plants
+    def __init__(self, folder: Path, plants: Mapping[str, list[str]]) -> None:
+        self._folder, self._plants = folder, plants
         self._stack, self._pids = ExitStack(), list[int]()
-        self._port = free_port()
         folder.mkdir()
 
     def __enter__(self) -> Self:
@@ -49,7 +52,6 @@ class VanishingWeir:
             "WEIR_SECRET_KEY": secrets.token_urlsafe(48),
             "WEIR_ADMIN_PASSWORD": secrets.token_urlsafe(16),
             "WEIR_EGRESS_ALLOW": "127.0.0.0/8",
-            "WEIR_LEASE_SECONDS": f"{self._lease_seconds:g}",
             "WEIR_CONTROL_BEAT": "1",
         }
         manage(environment, "migrate", "--verbosity=0", "--no-input")
@@ -57,12 +59,11 @@ class VanishingWeir:
         for name, arguments in self._plants.items():
             manage(environment, "attach", *arguments, "--name", name, "--register", "--yes")
         token = json.loads(manage(environment, "token", "vanish", "--role", "administrator", "--json"))["token"]
-        url, headers = f"http://127.0.0.1:{self._port}/api/v1", {"Authorization": f"Bearer {token}"}
-        self.api = self._stack.enter_context(httpx.Client(base_url=url, headers=headers, timeout=30.0))
+        headers = {"Authorization": f"Bearer {token}"}
+        self.api = self._stack.enter_context(httpx.Client(headers=headers, timeout=30.0))
         log = self._stack.enter_context((self._folder / "log").open("w"))
-        command = [sys.executable, "-m", "bench.vanish.installation", str(self._port)]
         self._forker = subprocess.Popen(
-            command,
+            [sys.executable, "-m", "bench.vanish.installation"],
             cwd=ROOT,
             env={**environment, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,
@@ -81,7 +82,9 @@ class VanishingWeir:
     def start(self) -> None:
         """Start all processes, and wait until every plant is observed."""
         assert self._forker.stdin is not None and self._forker.stdout is not None
-        self._forker.stdin.write("start\n")
+        port = free_port()  # while Weir is gone, any connection of this host may take a port that it had
+        self.api.base_url = f"http://127.0.0.1:{port}/api/v1"
+        self._forker.stdin.write(f"{port}\n")
         self._forker.stdin.flush()
         self._pids = json.loads(self._forker.stdout.readline())
         started_at, deadline = time.time(), time.monotonic() + START_SECONDS
@@ -97,9 +100,10 @@ class VanishingWeir:
         raise RuntimeError(f"Weir did not start:\n{(self._folder / 'log').read_text()[-3000:]}")
 
     def post(self, path: str, **body: object) -> dict[str, Any]:
+        """Post to the API. Raises `ApiRefusal`."""
         answer = self.api.post(path, json={"reason": "bench vanish", **body})
         if answer.status_code >= 300:
-            raise RuntimeError(f"{path}: {answer.status_code} {answer.text[:500]}")
+            raise ApiRefusal(f"{path}: {answer.status_code} {answer.text[:500]}")
         document: dict[str, Any] = answer.json()
         return document
 
@@ -111,19 +115,18 @@ class VanishingWeir:
         self._pids = []
 
 
-def fork_programs(port: int) -> None:
-    """Fork all programs for each line of standard input; print their pids as JSON."""
+def fork_programs() -> None:
+    """Fork all programs for each line of standard input, which is the port of web; print their pids as JSON."""
     environment = dict(os.environ)
     import_programs()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # killed forks are not waited for
-    commands = [
-        build_web_process("127.0.0.1", port).command,
+    others = [
         ("python", "manage.py", "observe"),
         build_worker_process("control", "--pool", "threads", "--concurrency", "2").command,
     ]
-    for _ in sys.stdin:
+    for line in sys.stdin:
         pids = []
-        for command in commands:
+        for command in [build_web_process("127.0.0.1", int(line)).command, *others]:
             program = find_program(command)
             assert program is not None
             pid = os.fork()
@@ -136,4 +139,4 @@ def fork_programs(port: int) -> None:
 
 
 if __name__ == "__main__":
-    fork_programs(int(sys.argv[1]))
+    fork_programs()

@@ -13,6 +13,10 @@ HPA_BEFORE = {"scaleUp": {"selectPolicy": "Min"}}
 Check = Callable[[], str]  # returns what still differs from its own control, "" if nothing does
 
 
+class WorkerSilent(Exception):  # noqa: N818
+    """The worker did not answer a request within its time: nothing is known of it now."""
+
+
 class StockApp:
     """A stock Celery app with one worker of PROCESSES processes."""
 
@@ -20,23 +24,25 @@ class StockApp:
         self._app: Any = Celery("check", set_as_current=False, broker=url)
 
     def read(self) -> Mapping[str, Any]:
-        """Return the worker, its queues, the limit of the task, and its processes."""
+        """Return the worker, its queues, the limit of the task, and its processes. Raises `WorkerSilent`."""
         inspect = self._app.control.inspect(timeout=2.0, limit=1)
-        queues = inspect.active_queues() or {}
-        worker = next(iter(queues), "")
-        stats, tasks = (inspect.stats() or {}).get(worker, {}), (inspect.registered("rate_limit") or {}).get(worker, [])
+        answers = inspect.active_queues(), inspect.stats(), inspect.registered("rate_limit")
+        if not all(answers):
+            raise WorkerSilent
+        [(worker, queues)], [(_, stats)], [(_, tasks)] = (answer.items() for answer in answers)
         limits = [text.partition("rate_limit=")[2].rstrip("]") for text in tasks if text.startswith(TASK)]
         return {
             "worker": worker,
-            "queues": [queue["name"] for queue in queues.get(worker, [])],
+            "queues": [queue["name"] for queue in queues],
             "limit": "" if limits in ([], ["0"]) else limits[0],
-            "processes": len(stats.get("pool", {}).get("processes", [])),
+            "processes": len(stats["pool"]["processes"]),
         }
 
     def describe_difference(self) -> str:
-        found = self.read()
+        """Return what is not as its owner had it; "": nothing. Raises `WorkerSilent`."""
+        setup = self.read()
         wanted = {"queues": [QUEUE], "limit": "", "processes": PROCESSES}
-        return ", ".join(f"{name} {found[name]!r}" for name, value in wanted.items() if found[name] != value)
+        return ", ".join(f"{name} {setup[name]!r}" for name, value in wanted.items() if setup[name] != value)
 
 
 def describe_held(k8s: Cluster) -> str:

@@ -10,7 +10,8 @@ import redis
 
 from common.errors import BadInput
 from common.parsing import parse_digits
-from console.accounts.access import Actor
+from console.accounts.access import ACTIONS, Actor
+from console.accounts.identity_settings import ROLES
 from console.actions import alerts, loops, pipelines, plant_control, windows
 from console.actions.proposals import plans
 from console.actions.queues import ladders
@@ -47,6 +48,18 @@ PERMISSIONS = {
 }
 EXTENSION_MINUTES = (10, 30, 120, 480, 1_440)  # that forms offer
 UNEXPLAINED = "Ended in the list of manual changes"
+
+
+def find_required_role(actor: Actor, change: ManualChange, snapshot: Snapshot | None, action: str) -> str:
+    """Return the role that an action on a change requires, if the actor may not do it; "": the actor may."""
+    actions = [action, *(["freeze.manage"] if _is_freeze(change, snapshot) else [])]
+    missing = [ACTIONS[required] for required in actions if not actor.may_somewhere(required)]
+    return max(missing, key=ROLES.index, default="")
+
+
+def _is_freeze(change: ManualChange, snapshot: Snapshot | None) -> bool:
+    freezes = [window for window in snapshot.windows if window.kind == PlannedWindow.Kind.FREEZE] if snapshot else []
+    return any(change.key == f"window/{freeze.id}" for freeze in freezes)
 
 
 def find_change(snapshot: Snapshot | None, key: str) -> ManualChange | None:

@@ -1,4 +1,4 @@
-"""User actions on planned windows: plan, import, end, extend, and override; authorized and audited.
+"""User actions on planned windows: plan, import, change, end, extend, and override; authorized and audited.
 
 All raise `PermissionDenied`, and `BadInput` that names the field; then nothing was changed.
 """
@@ -58,6 +58,38 @@ def plan(actor: Actor, fields: Mapping[str, Any], *, reason: object, now: dateti
     definition = _read_definition(fields, now)
     _require_rights(actor, "window.set", definition.kind, definition.scope)
     return _add(actor, definitions.build_window(definition, now), read_reason(reason), now)
+
+
+@transaction.atomic
+def change(
+    actor: Actor, window: PlannedWindow, fields: Mapping[str, Any], *, version: int, reason: object, now: datetime
+) -> PlannedWindow:
+    """Change a window from now on; return it. What has occurred stays as it was.
+
+    fields: those that change, as of `plan`. version: the one that the actor has seen; if there is a newer one, the
+    change is rejected, because it would undo that change.
+    """
+    _require_rights(actor, "window.set", window.kind, window.scope)
+    why = read_reason(reason)
+    # This locks the row, too.
+    if not PlannedWindow.objects.filter(pk=window.pk, version=version).update(version=version + 1):
+        raise BadInput("version", _describe_newest_version(window))
+    row = PlannedWindow.objects.select_related("owner").get(pk=window.pk)
+    if not definitions.list_current(row, now):
+        raise BadInput("window", f"{row.name} has ended. Plan another window with these values.")
+    before = describe_window(row)
+    definition = _read_definition({**before, **fields}, now)
+    _require_rights(actor, "window.set", definition.kind, definition.scope)
+    definitions.change(row, definition, actor.account, now)
+    audit_log.record(actor, "window.change", str(row), reason=why, before=before, after=describe_window(row))
+    return row
+
+
+def _describe_newest_version(window: PlannedWindow) -> str:
+    newest = PlannedWindow.objects.get(pk=window.pk)
+    former = newest.former_versions.select_related("ended_by").order_by("-version").first()
+    by = f" by {former.ended_by}" if former else ""
+    return f"is not the newest: version {newest.version} was saved{by}. Reload the window, and make your change again."
 
 
 @transaction.atomic
@@ -182,6 +214,12 @@ def _add(actor: Actor, window: PlannedWindow, reason: str, now: datetime) -> Pla
     definitions.add(window, actor.account, reason, now)
     audit_log.record(actor, "window.set", str(window), reason=reason, after=describe_window(window))
     return window
+
+
+def may_change(actor: Actor, window: PlannedWindow) -> bool:
+    """Return whether to offer the actor changes, extensions, and ends of a window."""
+    actions = ["window.set", "window.end", *(["freeze.manage"] if window.kind == PlannedWindow.Kind.FREEZE else [])]
+    return actor.can_access_queues(_list_scope_queues(window.scope)) and all(map(actor.may_somewhere, actions))
 
 
 def _require_rights(actor: Actor, action: str, kind: str, scope: Sequence[str]) -> None:

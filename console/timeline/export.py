@@ -90,7 +90,7 @@ def _iterate_events(window: Window) -> Iterator[Sequence[Any]]:
     for row in list_windows_during(window):
         planned = row.window
         what, owner = f"{planned.kind} {planned.name}", planned.owner.get_username()
-        yield row.starts_at, row.ends_at, "window", format_scope(planned.scope), what, "", owner, planned.reason
+        yield row.valid_since, row.ends_at, "window", format_scope(planned.scope), what, "", owner, planned.reason
     acted = LedgerEntry.objects.filter(at__gte=window.since, at__lte=window.until, action__isnull=False)
     fields = ("at", "loop__name", "action", "verdict", "mode", "reason")
     for at, loop, action, verdict, mode, reason in acted.order_by("at").values_list(*fields).iterator(ROWS):

@@ -335,15 +335,15 @@ def list_windows_during(window: Window) -> list[WindowOccurrence]:
     """Return the occurrences that touch the window, the earliest first."""
     planned = PlannedWindow.objects.filter(created_at__lte=window.until).select_related("owner")
     planned = planned.exclude(last_end__lt=window.since).exclude(ended_at__lt=window.since)
-    return sorted(list_all_between(planned, window.since, window.until), key=lambda row: row.starts_at)
+    return sorted(list_all_between(planned, window.since, window.until), key=lambda row: row.valid_since)
 
 
 def _build_window_bar(window: Window, row: WindowOccurrence) -> Bar:
-    begin, end = window.clip(row.starts_at, min(row.ends_at, window.until))
+    begin, end = window.clip(row.valid_since, min(row.ends_at, window.until))
     planned = row.window
     title = f"{planned.get_kind_display()} {planned.name}, until {row.ends_at:%Y-%m-%d %H:%M} UTC"
-    url = reverse("window", args=[planned.pk])
-    return Bar(begin, end, "window", planned.name, title, row.starts_at, row.ends_at, url)
+    url = reverse("window", args=[planned.successor_id or planned.pk])
+    return Bar(begin, end, "window", planned.name, title, row.valid_since, row.ends_at, url)
 
 
 def build_override_bars(window: Window) -> NewestBars:

@@ -1,6 +1,6 @@
 """The complete timeline of a window, for the page and its export."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,27 +21,33 @@ from workers.documents.snapshot import Snapshot
 from workers.history import metric_history
 from workers.history.snapshot_archive import snapshot_at
 from workers.models import LedgerEntry
+from workers.windows.occurrences import WindowOccurrence, list_all_between, list_current_windows
 
 ZONE_COOKIE = "weir-zone"
 UTC_NAME = "UTC"
+MAX_UPCOMING = 3
 
 
 @dataclass(frozen=True)
 class BarLane:
-    """A lane of bars, in one row or several. count: of all, including those without room."""
+    """A lane of bars, in one row or several. count: of all, including those without room.
+
+    upcoming: planned windows that begin soon, shown after the end of the lane, a row each.
+    """
 
     name: str
     title: str
     bars: list[Bar]
     count: int
+    upcoming: Sequence[WindowOccurrence] = ()
 
     @property
     def rows(self) -> int:
-        return count_rows(bar.row for bar in self.bars)
+        return max(count_rows(bar.row for bar in self.bars), len(self.upcoming))
 
     @property
     def phone_rows(self) -> int:
-        return count_rows(bar.phone_row for bar in self.bars)
+        return max(count_rows(bar.phone_row for bar in self.bars), len(self.upcoming))
 
 
 @dataclass(frozen=True)
@@ -90,15 +96,25 @@ def build_timeline(window: Window, control: redis.Redis, data: Path, zone: ZoneI
         _build_lane("marks", "Deploys and notes", happenings.build_mark_bars(window)),
         _build_lane("alerts", "Alerts", happenings.build_alert_bars(window)),
         _build_lane("overrides", "Overrides", happenings.build_override_bars(window)),
-        _build_lane("windows", "Planned windows", happenings.build_window_bars(window)),
+        _build_lane("windows", "Planned windows", happenings.build_window_bars(window), _list_upcoming(window)),
     ]
     if has_log(data):
         bars.insert(1, _build_lane("restarts", "Restarts", happenings.build_restart_bars(window, data)))
     return Timeline(window, compute_time_ticks(window, zone), figures, bars, happenings.build_law_lanes(window))
 
 
-def _build_lane(name: str, title: str, found: NewestBars) -> BarLane:
-    return BarLane(name, title, found.bars, found.count)
+def _build_lane(name: str, title: str, found: NewestBars, upcoming: Sequence[WindowOccurrence] = ()) -> BarLane:
+    return BarLane(name, title, found.bars, found.count, upcoming)
+
+
+def _list_upcoming(window: Window) -> list[WindowOccurrence]:
+    """Return the next planned windows of a live timeline, as far ahead as it looks back."""
+    if not window.live:
+        return []
+    now, until = window.until, window.until + (window.until - window.since)
+    rows = list_all_between(list_current_windows(now), now, until)
+    coming = [row for row in rows if now < row.starts_at <= until]
+    return sorted(coming, key=lambda row: row.starts_at)[:MAX_UPCOMING]
 
 
 def load_plant_at(window: Window, data: Path, newest: Snapshot | None) -> PlantMoment:

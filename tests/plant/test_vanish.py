@@ -14,4 +14,4 @@ def test_after_each_kill_everything_is_under_its_own_control_within_a_minute():
     figures, limits = outcome["figures"], outcome["peers"]
     assert figures["rounds"] >= vanish.MIN_ROUNDS
     assert figures["restored_rounds"] == figures["rounds"], outcome["notes"]
-    assert figures["late_seconds"] <= limits["limit_late_seconds"], outcome["notes"]
+    assert figures["restored_seconds"] <= limits["limit_restored_seconds"], outcome["notes"]

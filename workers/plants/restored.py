@@ -27,4 +27,4 @@ def follow_restored(control: redis.Redis, plant: str, values: Sequence[RestoredV
             with suppress(BadInput):  # it has ended meanwhile
                 interventions.end(control, plant, value.kind, value.subject, now_seconds)
     names = [value.operator or f"{value.kind} {value.subject}".strip() for value in values]
-    logger.warning("Restored at plant %s, because Weir was away for longer than its lease: %s", plant, ", ".join(names))
+    logger.warning("Restored at plant %s by its guard, its broker, or its owner: %s", plant, ", ".join(names))

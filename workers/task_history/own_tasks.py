@@ -60,16 +60,29 @@ def record_dead_letters(plant: str, queue: str, rows: Sequence[tuple[pa.RecordBa
 
 def _iterate_letters(queue: str, rows: Sequence[tuple[pa.RecordBatch, str]], now: float) -> Iterator[TaskRecord]:
     for batch, error in rows:
-        for event in batch.slice(0, MAX_LETTERS).to_pylist():
-            shown = {name: value for name, value in event.items() if value is not None and name not in ("id", "time")}
-            yield TaskRecord(
-                id=make_storable(f"{queue}/{event['id']}")[:MAX_ID],
-                state=FAILED,
-                at=round(now, 3),
-                name=f"handle {queue}",
-                queue=queue,
-                kwargs=make_storable(repr(shown))[:MAX_ARGUMENTS],
-                error=make_storable(error)[:MAX_ERROR],
-                failure=compute_fingerprint(f"handle {queue}", error, ""),
-                ended=now,
-            )
+        for event_id, content in iterate_events(batch):
+            yield build_letter_record(queue, f"handle {queue}", event_id, content, error, now, now)
+
+
+def iterate_events(batch: pa.RecordBatch) -> Iterator[tuple[str, str]]:
+    """Return the ID and the content of each event of a dead letter, at most MAX_LETTERS."""
+    for event in batch.slice(0, MAX_LETTERS).to_pylist():
+        content = {name: value for name, value in event.items() if value is not None and name not in ("id", "time")}
+        yield str(event["id"]), repr(content)
+
+
+def build_letter_record(
+    queue: str, name: str, event_id: str, content: str, error: str, at: float, ended: float
+) -> TaskRecord:
+    """Return an event that became a dead letter as a failed task. name: what failed. Times: seconds since 1970."""
+    return TaskRecord(
+        id=make_storable(f"{queue}/{event_id}")[:MAX_ID],
+        state=FAILED,
+        at=round(at, 3),
+        name=name,
+        queue=queue,
+        kwargs=make_storable(content)[:MAX_ARGUMENTS],
+        error=make_storable(error)[:MAX_ERROR],
+        failure=compute_fingerprint(name, error, ""),
+        ended=ended,
+    )

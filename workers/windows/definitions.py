@@ -1,6 +1,6 @@
 """Definition of planned windows: checked values, and the changes of a window after it was made.
 
-A window is never redefined, so that its past occurrences stay what they were: end it, and plan another.
+A change applies from then on. A former version of the window keeps its past occurrences as they were.
 """
 
 from collections.abc import Mapping, Sequence
@@ -102,29 +102,28 @@ def build_window(
 
     Raises `BadInput` that names start if the window is over.
     """
+    window = PlannedWindow(event_uid=event_uid, created_at=now)
+    _set_values(window, definition, dict.fromkeys(exceptions))
+    _require_occurrence(window, now)
+    return window
+
+
+def _set_values(window: PlannedWindow, definition: WindowDefinition, exceptions: Mapping[str, str | None]) -> None:
     recurrence = definition.recurrence
-    last_start = recurrence.find_last_start()
-    last_end = None
-    if last_start is not None:
-        last_end = add_elapsed(recurrence.convert_to_instant(last_start), timedelta(minutes=definition.minutes))
-    window = PlannedWindow(
-        name=definition.name,
-        kind=definition.kind,
-        scope=list(definition.scope),
-        expected=list(definition.expected),
-        loop_mode=definition.loop_mode,
-        local_start=recurrence.start.isoformat(),
-        time_zone=recurrence.time_zone,
-        duration_minutes=definition.minutes,
-        rule=recurrence.rule,
-        exceptions=dict.fromkeys(exceptions),
-        last_end=last_end,
-        event_uid=event_uid,
-        created_at=now,
-    )
+    window.name, window.kind, window.loop_mode = definition.name, definition.kind, definition.loop_mode
+    window.scope, window.expected = list(definition.scope), list(definition.expected)
+    window.local_start, window.rule = recurrence.start.isoformat(), recurrence.rule
+    window.time_zone, window.duration_minutes = recurrence.time_zone, definition.minutes
+    window.exceptions = dict(exceptions)
+    window.last_end = None
+    if (last_start := recurrence.find_last_start()) is not None:
+        ends = [datetime.fromisoformat(end) for end in exceptions.values() if end]
+        window.last_end = max([add_elapsed(recurrence.convert_to_instant(last_start), window.duration), *ends])
+
+
+def _require_occurrence(window: PlannedWindow, now: datetime) -> None:
     if not occurrences.list_next(window, now, 1):
         raise BadInput("start", "has no later occurrence; choose a later time.")
-    return window
 
 
 def add(window: PlannedWindow, owner: User, reason: str, now: datetime) -> PlannedWindow:
@@ -134,6 +133,41 @@ def add(window: PlannedWindow, owner: User, reason: str, now: datetime) -> Plann
     window.owner, window.reason = owner, reason
     window.save()
     return window
+
+
+def change(window: PlannedWindow, definition: WindowDefinition, by: User | None, now: datetime) -> None:
+    """Replace the values of a window from now on. It must be locked, and its version be that of the change.
+
+    A former version, which ends now, keeps the past. Raises `BadInput` that names start if there is no later
+    occurrence.
+    """
+    former = PlannedWindow.objects.get(pk=window.pk)
+    former.pk, former.created_at, former.changed_at = None, former.valid_since, None
+    former.successor, former.ended_at, former.ended_by = window, now, by
+    former.version = window.version - 1
+    former.save(force_insert=True)
+    _set_values(window, definition, _keep_exceptions(window, definition.recurrence, now))
+    window.changed_at = now
+    _require_occurrence(window, now)
+    window.save()
+
+
+def _keep_exceptions(window: PlannedWindow, recurrence: Recurrence, now: datetime) -> dict[str, str | None]:
+    """Return the exceptions of a window after a change of its recurrence.
+
+    An occurrence with the same start keeps its end. An occurrence that was canceled or ended stays so if it now starts
+    at another time of its day.
+    """
+    kept: dict[str, str | None] = {}
+    for local_start, end in window.exceptions.items():
+        start = datetime.fromisoformat(local_start)
+        at = recurrence.convert_to_instant(start)
+        starts = recurrence.list_starts(at, at)  # of this day
+        if start in starts and recurrence.time_zone == window.time_zone:
+            kept[local_start] = end
+        elif end is None or datetime.fromisoformat(end) <= now:
+            kept |= {moved.isoformat(): None for moved in starts}
+    return kept
 
 
 def end(window: PlannedWindow, by: User | None, now: datetime) -> bool:

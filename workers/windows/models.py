@@ -1,6 +1,6 @@
 """Stored planned windows, the alerts that they silenced, and the overrides of freezes."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -14,6 +14,9 @@ class PlannedWindow(models.Model):
     `local_start`: the first start as local time in `time_zone`, such as 2026-03-22T02:00:00. `rule`: an RRULE, "" for a
     window that occurs once. `exceptions`: local start of an occurrence → its end as text, null for a canceled one.
     `scope`: subjects (`workers.windows.scope`). `expected`: matchers that alerts must also match to be silenced.
+
+    A change of a window replaces its values from `changed_at` on. A former version keeps the earlier ones: it is
+    another row, which ended at that time, and whose `successor` is the window.
     """
 
     class Kind(models.TextChoices):
@@ -44,9 +47,17 @@ class PlannedWindow(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     ended_at = models.DateTimeField(null=True, default=None)
     ended_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
+    version = models.PositiveIntegerField(default=1, db_default=1)
+    changed_at = models.DateTimeField(null=True, default=None)  # null: never changed
+    successor = models.ForeignKey("self", on_delete=models.CASCADE, null=True, related_name="former_versions")
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
+
+    @property
+    def valid_since(self) -> datetime:
+        """Return when its present values came into force."""
+        return self.changed_at or self.created_at
 
     @property
     def duration(self) -> timedelta:

@@ -28,6 +28,11 @@ class WindowOccurrence:
     ends_at: datetime
     note: str = ""
 
+    @property
+    def valid_since(self) -> datetime:
+        """Return when the occurrence took effect: later than its start if the window was made or changed during it."""
+        return max(self.starts_at, self.window.valid_since)
+
     def is_active(self, now: datetime) -> bool:
         return self.starts_at <= now < self.ends_at
 
@@ -122,6 +127,6 @@ def build_occurrence(window: PlannedWindow, recurrence: Recurrence, start: datet
         ends_at = datetime.fromisoformat(changed_end)
     if window.ended_at is not None:
         ends_at = min(ends_at, window.ended_at)
-    if ends_at <= max(starts_at, window.created_at):
+    if ends_at <= max(starts_at, window.valid_since):
         return None
     return WindowOccurrence(window, key, starts_at, ends_at, recurrence.explain_clock_change(start))

@@ -1,4 +1,4 @@
-"""Planned windows: maintenance windows, change freezes, and recurring silences; planned, imported, and ended."""
+"""Planned windows: maintenance windows, change freezes, and recurring silences; planned, imported, changed, ended."""
 
 from datetime import datetime
 from typing import Annotated, TypedDict
@@ -54,9 +54,11 @@ class WindowRow(TypedDict):
     time_zone: str
     minutes: int
     rrule: Annotated[str, describe("Recurrence rule of RFC 5545; empty: the window occurs once.")]
+    version: Annotated[int, describe("Increases with each change, which must name the version that it changes.")]
     owner: str
     reason: str
     created_at: Time
+    changed_at: Annotated[Time | None, describe("When the present values came into force; null: never changed.")]
     ended_at: Time | None
     next: Annotated[list[OccurrenceRow], describe("At most 10 occurrences that have not ended.")]
 
@@ -115,6 +117,22 @@ class NewWindow(SharedFields):
     time_zone: str = "UTC"
     minutes: int
     rrule: str = ""
+    reason: str
+
+
+class WindowChange(RequestBody):
+    """version: that of the window; if there is a newer one, the request is rejected. Omitted fields don't change."""
+
+    version: int
+    name: str | None = None
+    kind: str | None = None
+    scope: list[str] | None = None
+    expected: list[dict[str, str]] | None = None
+    loop_mode: str | None = None
+    start: str | None = None
+    time_zone: str | None = None
+    minutes: int | None = None
+    rrule: str | None = None
     reason: str
 
 
@@ -241,6 +259,16 @@ def get_window(request: HttpRequest, window_id: Id) -> WindowDetail:
     return {**build_window_row(window, timezone.now()), "silenced": silenced}
 
 
+@router.post("/windows/{window_id}/change", summary="Change a planned window from now on")
+def change_window(request: HttpRequest, window_id: Id, body: WindowChange) -> WindowRow:
+    """Change the given fields. Past occurrences stay as they were; an active one continues with the new values."""
+    actor, now = actor_for(request, "window.set"), timezone.now()
+    fields = body.dict(exclude_none=True)
+    version, reason = fields.pop("version"), fields.pop("reason")
+    changed = windows.change(actor, find_window(window_id), fields, version=version, reason=reason, now=now)
+    return build_window_row(changed, now)
+
+
 @router.post("/windows/{window_id}/end", summary="End a planned window with all later occurrences")
 def end_window(request: HttpRequest, window_id: Id, body: Reason) -> WindowEnd:
     actor = actor_for(request, "window.end")
@@ -273,7 +301,7 @@ def override_freeze(request: HttpRequest, window_id: Id, body: FreezeOverrideReq
 
 
 def query_windows() -> QuerySet[PlannedWindow]:
-    return PlannedWindow.objects.select_related("owner")
+    return PlannedWindow.objects.filter(successor=None).select_related("owner")
 
 
 def find_window(window_id: int) -> PlannedWindow:

@@ -57,7 +57,8 @@ BENCHES = {
     "peers": "peers",
 }
 
-OPTIONS = {"rules": ("count", "seed"), "task_history": ("count",), "retry": ("count",)}  # of some benches
+# Of some benches.
+OPTIONS = {"rules": ("count", "seed"), "task_history": ("count",), "retry": ("count",), "vanish": ("count",)}
 MAX_COUNT = 10_000_000
 MAX_SECONDS = 43_200  # takes a night
 ADDITIONS = 10_000_000
@@ -123,7 +124,7 @@ class Command(JsonCommand):
         parser.add_argument("names", metavar="NAME", nargs="*")
         parser.add_argument("--all", action="store_true", help="all available benchmarks")
         parser.add_argument("--seconds", type=parse_option_number, default=3.0, help="duration of each measurement, s")
-        counted = "expressions that `rules` compares, or tasks that `task_history` stores or `retry` sends"
+        counted = "expressions of `rules`, tasks that `task_history` stores or `retry` sends, or rounds of `vanish`"
         parser.add_argument("--count", type=parse_option_whole_number, help=counted)
         parser.add_argument("--seed", type=parse_option_whole_number, help="seed of the expressions that `rules` makes")
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")

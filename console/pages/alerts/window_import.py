@@ -14,7 +14,8 @@ from console.accounts.access import actor_of, requires
 from console.actions import windows
 from console.actions.windows import ImportPreview
 from console.pages.alerts.silences import MatcherRow, build_matcher_rows, read_matchers
-from console.pages.alerts.windows import LOOP_MODES, format_frequency, list_subjects
+from console.pages.alerts.window_form import LOOP_MODES, list_kinds, list_subjects
+from console.pages.alerts.windows import format_frequency
 from console.pages.frame.page import (
     ActionResult,
     FormPage,
@@ -124,9 +125,6 @@ def _read_shared(posted: QueryDict) -> dict[str, Any]:
 
 
 def _render_import(request: HttpRequest, posted: QueryDict, found: ImportPreview | None) -> HttpResponse:
-    kinds = [(value, str(label)) for value, label in PlannedWindow.Kind.choices]
-    if not actor_of(request).may_somewhere("freeze.manage"):
-        kinds = [(value, label) for value, label in kinds if value != PlannedWindow.Kind.FREEZE]
     importable = found.importable if found else []
     page = WindowImportPage(
         lines=None
@@ -152,7 +150,7 @@ def _render_import(request: HttpRequest, posted: QueryDict, found: ImportPreview
         rows=build_matcher_rows(read_matchers(posted)),
         labels=rules.LABELS,
         operators=rules.OPERATORS,
-        kinds=kinds,
+        kinds=list_kinds(actor_of(request).may_somewhere("freeze.manage")),
         loop_modes=LOOP_MODES,
         subjects=list_subjects(request),
     )

@@ -1,9 +1,8 @@
-"""Planned windows: active, coming, and past ones, with the alerts that they silenced; and their form."""
+"""Planned windows: active, coming, and past ones, with the alerts that they silenced."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.contrib.auth.decorators import login_not_required
@@ -15,36 +14,31 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from common.errors import BadInput
-from console.accounts import authentication
+from console.accounts import access, authentication
 from console.accounts.access import actor_of, requires
 from console.actions import windows
-from console.input.form_values import parse_minutes, parse_row_id, parse_whole_number
-from console.pages.alerts.silences import MatcherRow, build_matcher_rows, read_matchers
-from console.pages.frame.frame import get_snapshot
+from console.input.form_values import parse_minutes, parse_row_id
+from console.pages.alerts.window_form import WindowFormFields, collect_form_values, read_posted_fields
 from console.pages.frame.page import (
     ActionResult,
     FormPage,
-    Submitted,
     declare_action,
     declare_page,
-    get_rejected_form,
     open_page,
     read_reason,
     render_page,
     text_of,
 )
-from queues.models import Node, Queue
 from workers.alerts.rules import rules
 from workers.alerts.rules.expected_alerts import list_silenced
 from workers.steering.overrides import Expiry
 from workers.windows import calendar_feed, definitions, occurrences
 from workers.windows.models import ExpectedAlert, FreezeOverride, PlannedWindow
 from workers.windows.occurrences import WindowOccurrence
-from workers.windows.recurrence import list_time_zones
-from workers.windows.scope import OWN_PLANT, format_scope
+from workers.windows.scope import format_scope
 from workers.windows.status import count_silenced
 
-MAX_ENDED, MAX_NEXT, MAX_SILENCED = 25, 5, 100
+MAX_ENDED, MAX_NEXT, MAX_SILENCED, MAX_VERSIONS = 25, 5, 100, 20
 FREQUENCY_WORDS = {"DAILY": "Daily", "WEEKLY": "Weekly", "MONTHLY": "Monthly", "YEARLY": "Yearly"}
 
 
@@ -75,42 +69,21 @@ class ShownOccurrence:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowForm:
-    """Values of the form of a new window, as typed if they were rejected."""
-
-    name: str
-    kind: str
-    scope: Collection[str]
-    loop_mode: str
-    date: str
-    time: str
-    time_zone: str
-    minutes: str
-    rrule: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class WindowsPage(FormPage):
+class WindowsPage(WindowFormFields, FormPage):
     """Current and ended windows, and the form of a new one."""
 
     TEMPLATE, NAME = "alerts/windows.html", "windows"
 
     current: list[ListedWindow]
     ended: list[ListedWindow]
-    form: WindowForm
-    rows: list[MatcherRow]
-    labels: Collection[str]
-    operators: Collection[str]
-    kinds: Collection[tuple[str, str]]
-    loop_modes: Collection[tuple[str, str]]
-    subjects: Collection[tuple[str, str]]
-    zones: Collection[str]
-    may_plan_freezes: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class WindowPage(FormPage):
-    """One window: its occurrences, the alerts that it silenced, and who overrides it (freezes)."""
+    """One window: its occurrences, the alerts that it silenced, and who overrides it (freezes).
+
+    former: its earlier versions, newest first. changing_role: the role that changes and ends it.
+    """
 
     TEMPLATE, NAME = "alerts/window.html", "windows"
 
@@ -120,75 +93,32 @@ class WindowPage(FormPage):
     silenced: list[ExpectedAlert]
     silenced_in_last: int
     overrides: list[FreezeOverride]
+    former: list[ListedWindow]
     may_change: bool
+    changing_role: str
     may_override: bool
 
 
 @declare_page("plant.view")
 def windows_page(request: HttpRequest) -> HttpResponse:
     """Show the list of windows, and the form; `?from=ID` fills in the values of another window."""
-    now, typed = timezone.now(), get_rejected_form(request).submitted
+    now = timezone.now()
     current = list(occurrences.list_current_windows(now))
-    over = PlannedWindow.objects.exclude(pk__in=[window.pk for window in current]).select_related("owner")
+    over = PlannedWindow.objects.filter(successor=None).exclude(pk__in=[window.pk for window in current])
+    over = over.select_related("owner")
     template = _find_template(request)
-    actor = actor_of(request)
-    kinds = [(value, str(label)) for value, label in PlannedWindow.Kind.choices]
-    if not actor.may_somewhere("freeze.manage"):
-        kinds = [(value, label) for value, label in kinds if value != PlannedWindow.Kind.FREEZE]
-    matchers = read_matchers(typed) if typed else template.expected if template else []
+    shown = {"date": f"{now:%Y-%m-%d}", "time": "02:00"}
     page = WindowsPage(
         current=_sort_by_start(_list_windows(current, now)),
         ended=_list_windows(list(over.order_by("-pk")[:MAX_ENDED]), now),
-        form=_build_form(typed, template, now),
-        rows=build_matcher_rows(matchers),
-        labels=rules.LABELS,
-        operators=rules.OPERATORS,
-        kinds=kinds,
-        loop_modes=LOOP_MODES,
-        subjects=list_subjects(request),
-        zones=list_time_zones(),
-        may_plan_freezes=actor.may_somewhere("freeze.manage"),
+        **collect_form_values(request, template, shown),
     )
     return render_page(request, page, "frame")
-
-
-LOOP_MODES = (("unchanged", "Unchanged"), ("advise", "Advise: record actions only"), ("hold", "Hold: no actions"))
-
-
-def list_subjects(request: HttpRequest) -> list[tuple[str, str]]:
-    """Return the subjects that a window may name, with their labels."""
-    snapshot = get_snapshot(request)
-    named = (
-        *(f"queue/{name}" for name in Queue.objects.order_by("name").values_list("name", flat=True)),
-        *(f"node/{name}" for name in Node.objects.order_by("name").values_list("name", flat=True)),
-        *(f"application/{name}" for name in sorted(snapshot.pipeline.applications)),
-        *(f"plant/{name}" for name in sorted(snapshot.plants)),
-    )
-    return [(OWN_PLANT, "The whole plant"), *((subject, subject.replace("/", " ", 1)) for subject in named)]
 
 
 def _find_template(request: HttpRequest) -> PlannedWindow | None:
     asked = parse_row_id(request.GET.get("from", ""))
     return None if asked is None else PlannedWindow.objects.filter(pk=asked).first()
-
-
-def _build_form(typed: Submitted, template: PlannedWindow | None, now: datetime) -> WindowForm:
-    shown: dict[str, Any] = {
-        "name": "", "kind": "maintenance", "loop_mode": "unchanged", "date": f"{now:%Y-%m-%d}", "time": "02:00",
-        "time_zone": "UTC", "minutes": "120", "rrule": "",
-    }  # fmt: skip
-    scope: Collection[str] = ()
-    if template is not None:
-        shown |= windows.describe_window(template)
-        scope = template.scope
-    if typed:
-        scope = typed.getlist("scope") if hasattr(typed, "getlist") else ()
-    return WindowForm(
-        scope=scope, **{name: str(typed.get(name, value)) for name, value in shown.items() if name in FORM_FIELDS}
-    )
-
-
-FORM_FIELDS = ("name", "kind", "loop_mode", "date", "time", "time_zone", "minutes", "rrule")
 
 
 def _list_windows(rows: Sequence[PlannedWindow], now: datetime) -> list[ListedWindow]:
@@ -230,11 +160,13 @@ def format_local_time(window: PlannedWindow, occurrence: WindowOccurrence) -> st
 @declare_page("plant.view")
 def window_page(request: HttpRequest, window_id: int) -> HttpResponse:
     now = timezone.now()
-    window = get_object_or_404(PlannedWindow.objects.select_related("owner", "ended_by"), pk=window_id)
+    rows = PlannedWindow.objects.filter(successor=None).select_related("owner", "ended_by")
+    window = get_object_or_404(rows, pk=window_id)
     listed = _list_windows([window], now)[0]
     silenced = list(list_silenced(window)[:MAX_SILENCED])
     actor = actor_of(request)
     is_freeze = window.kind == PlannedWindow.Kind.FREEZE
+    former = list(window.former_versions.select_related("ended_by").order_by("-version")[:MAX_VERSIONS])
     page = WindowPage(
         listed=listed,
         expected=rules.format_matchers(window.expected),
@@ -245,26 +177,12 @@ def window_page(request: HttpRequest, window_id: int) -> HttpResponse:
         silenced=silenced,
         silenced_in_last=sum(row.local_start == silenced[0].local_start for row in silenced) if silenced else 0,
         overrides=list(window.overrides.filter(until__gt=now).select_related("user").order_by("-until")),
-        may_change=actor.may_somewhere("freeze.manage" if is_freeze else "window.end"),
+        former=_list_windows(former, now),
+        may_change=windows.may_change(actor, window),
+        changing_role=access.ACTIONS["freeze.manage" if is_freeze else "window.set"],
         may_override=is_freeze and listed.is_active and actor.may_somewhere("freeze.override"),
     )
     return render_page(request, page, "frame")
-
-
-def read_posted_fields(request: HttpRequest) -> dict[str, Any]:
-    """Return the posted fields of a window, as the action reads them. Raises `BadInput`."""
-    posted = request.POST
-    kind = posted.get("kind", "")
-    fields: dict[str, Any] = {"name": posted.get("name", ""), "kind": kind, "rrule": posted.get("rrule", "")}
-    fields |= {"time_zone": posted.get("time_zone", ""), "start": f"{posted.get('date', '')}T{posted.get('time', '')}"}
-    return {
-        **fields,
-        "minutes": parse_whole_number(posted.get("minutes", ""), "minutes"),
-        # Fields that the form hides for this kind may still have values.
-        "scope": [] if kind == PlannedWindow.Kind.SILENCE else posted.getlist("scope"),
-        "loop_mode": "unchanged" if kind == PlannedWindow.Kind.SILENCE else posted.get("loop_mode", "unchanged"),
-        "expected": [] if kind == PlannedWindow.Kind.FREEZE else read_matchers(posted),
-    }
 
 
 @require_POST

@@ -130,7 +130,8 @@ class ExtensionChoice:
 class ManualChangeRow:
     """A manual change with its links.
 
-    owner, reason: as recorded, or else as the audit log has them; extensions: that the user may choose.
+    owner, reason: as recorded, or else as the audit log has them; extensions: that the user may choose. required_role:
+    to end it, if the user may not; "": the user may, or nobody can.
     """
 
     change: ManualChange
@@ -142,6 +143,7 @@ class ManualChangeRow:
     noun: str
     reminder: str
     may_end: bool
+    required_role: str
     extensions: Sequence[ExtensionChoice]
 
 
@@ -268,6 +270,10 @@ def _build_row(change: ManualChange, snapshot: Snapshot, actor: Actor, now: date
         noted = entries.order_by("-pk").first()
     first = change.key.partition("/")[0]
     permission, extension = manual_changes.PERMISSIONS.get(first), manual_changes.EXTENSIONS.get(first)
+    roles = [
+        manual_changes.find_required_role(actor, change, snapshot, action) if action else ""
+        for action in (permission, extension.permission if extension else None)
+    ]
     return ManualChangeRow(
         change=change,
         word=KINDS.get(change.kind, change.kind.capitalize()),
@@ -277,8 +283,9 @@ def _build_row(change: ManualChange, snapshot: Snapshot, actor: Actor, now: date
         reason=noted.reason if noted else change.reason,
         noun=NOUNS.get(change.kind, change.kind),
         reminder=_describe_reminder(change, snapshot.at or 0.0),
-        may_end=permission is not None and actor.may_somewhere(permission),
-        extensions=_list_extensions(change, now) if extension and actor.may_somewhere(extension.permission) else [],
+        may_end=permission is not None and not roles[0],
+        required_role=roles[0],
+        extensions=[] if roles[1] else _list_extensions(change, now),
     )
 
 

@@ -45,7 +45,7 @@ OPEN_TO = {
     ("operator", "GET"): """
         queues/<str:name>/waiting/ dead-letters/<str:queue>/<str:node>/<str:dead_id>/bytes api/v1/shared-links
         api/v1/queues/<queue>/waiting api/v1/dead-letters/<queue>/<node>/<dead_id>/bytes windows/import/
-        plants/<str:name>/messages/ plants/<str:name>/revoke/
+        plants/<str:name>/messages/ plants/<str:name>/revoke/ windows/<int:window_id>/edit/
     """,
     ("administrator", "GET"): """
         queues/new queues/<str:name>/definition/ processes/ plants/attach audit/ settings/users/ api/v1/users
@@ -193,6 +193,7 @@ API_BODIES = {
     "POST api/v1/windows": {"name": "a test", "start": "2026-11-20T03:00", "minutes": 5, "reason": "a test"},
     "POST api/v1/windows/import/preview": {"calendar": "none"},
     "POST api/v1/windows/import": {"events": [], "reason": "a test"},
+    "POST api/v1/windows/<window_id>/change": {"version": 1, "minutes": 5, "reason": "a test"},
     "POST api/v1/windows/<window_id>/occurrences/end": {"occurrence": "2026-11-20T03:00:00"},
     "POST api/v1/windows/<window_id>/occurrences/extend": {"occurrence": "2026-11-20T03:00:00", "minutes": 1},
     "POST api/v1/windows/<window_id>/override": {"minutes": 1, "reason": "a test"},

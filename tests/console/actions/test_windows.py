@@ -182,3 +182,82 @@ def test_a_calendar_is_previewed_and_imported_once(actors):
     assert starts == ["2026-03-22", "2026-03-29", "2026-04-19", "2026-04-26"]
     again = windows.preview_import(actors["operator"], calendar(EVENT), shared, now=NOW)
     assert again.windows[0].error == windows.ALREADY_IMPORTED
+
+
+def change(actor, window, now=NOW, version=None, **fields):
+    version = window.version if version is None else version
+    return windows.change(actor, window, fields, version=version, reason="a test", now=now)
+
+
+def test_a_change_applies_from_now_on_and_past_occurrences_stay_as_they_were(actors):
+    made = windows.plan(actors["operator"], FIELDS, reason="a test", now=NOW)
+    later = datetime(2026, 3, 25, 12, tzinfo=UTC)
+    changed = change(actors["operator"], made, later, minutes=30, start="2026-03-22T05:00")
+    everything = list(PlannedWindow.objects.all())
+    rows = occurrences.list_all_between(everything, NOW, later + timedelta(days=7))
+    lengths = {row.local_start: (row.ends_at - row.starts_at) // timedelta(minutes=1) for row in rows}
+    assert lengths == {"2026-03-22T02:00:00": 120, "2026-03-29T05:00:00": 30}
+    assert (changed.pk, changed.version, changed.scope) == (made.pk, 2, ["queue/alert"])
+    entry = AuditEntry.objects.get(action="window.change")
+    assert (entry.before["minutes"], entry.after["minutes"], entry.reason) == (120, 30, "a test")
+
+
+def test_an_active_occurrence_continues_with_the_new_values_and_its_own_end(actors):
+    made = windows.plan(actors["operator"], ACTIVE, reason="a test", now=NOW)
+    windows.extend_occurrence(actors["operator"], made, "2026-03-20T12:30:00", Expiry(minutes=30), now=NOW)
+    during = NOW + timedelta(minutes=10)
+    changed = change(actors["operator"], made, during, scope=["node/n1"], loop_mode="hold")
+    [active] = occurrences.list_active(during)
+    assert (active.window, active.ends_at) == (changed, datetime(2026, 3, 20, 14, tzinfo=UTC))
+    [former] = changed.former_versions.all()
+    [before] = occurrences.list_between(former, NOW, during)
+    assert (before.ends_at, active.valid_since) == (during, during)
+    assert (former.scope, former.version) == (["queue/alert"], 1)
+
+
+def test_an_active_occurrence_ends_if_its_new_end_has_passed(actors):
+    made = windows.plan(actors["operator"], {**FIELDS, **ACTIVE, "rrule": "FREQ=DAILY"}, reason="a test", now=NOW)
+    change(actors["operator"], made, NOW + timedelta(minutes=10), minutes=5)
+    assert occurrences.list_active(NOW + timedelta(minutes=10)) == []
+
+
+def test_a_canceled_occurrence_stays_canceled_at_another_time_of_its_day(actors):
+    made = windows.plan(actors["operator"], FIELDS, reason="a test", now=NOW)
+    windows.end_occurrence(actors["operator"], made, "2026-03-22T02:00:00", reason="moved", now=NOW)
+    changed = change(actors["operator"], made, start="2026-03-22T03:30")
+    assert occurrences.list_next(changed, NOW, 1)[0].local_start == "2026-03-29T03:30:00"
+
+
+def test_of_two_changes_of_one_version_the_second_is_rejected_and_names_the_first(actors):
+    made = windows.plan(actors["operator"], FIELDS, reason="a test", now=NOW)
+    change(actors["administrator"], made, name="Kernel")
+    with pytest.raises(BadInput, match=r"version 2 was saved by administrator"):
+        change(actors["operator"], made, name="Firmware")
+    made.refresh_from_db()
+    assert (made.name, made.version, made.former_versions.count()) == ("Kernel", 2, 1)
+
+
+def test_a_rejected_change_leaves_the_window_and_its_version(actors):
+    made = windows.plan(actors["operator"], FIELDS, reason="a test", now=NOW)
+    for wrong in ({"rrule": "FREQ=HOURLY"}, {"start": "2026-01-01T02:00", "rrule": ""}, {"scope": ["queue/none"]}):
+        with pytest.raises(BadInput):
+            change(actors["operator"], made, **wrong)
+    made.refresh_from_db()
+    assert (made.version, made.rule, PlannedWindow.objects.count()) == (1, FIELDS["rrule"], 1)
+
+
+def test_only_administrators_change_freezes_and_turn_windows_into_freezes(actors):
+    freeze = windows.plan(actors["administrator"], FREEZE, reason="a test", now=NOW)
+    made = windows.plan(actors["operator"], FIELDS, reason="a test", now=NOW)
+    for window, fields in ((freeze, {"minutes": 5}), (freeze, {"kind": "maintenance"}), (made, {"kind": "freeze"})):
+        with pytest.raises(PermissionDenied):
+            change(actors["operator"], window, **fields)
+    assert not windows.may_change(actors["operator"], freeze) and windows.may_change(actors["operator"], made)
+    assert windows.may_change(actors["administrator"], freeze) and not windows.may_change(actors["viewer"], made)
+
+
+def test_a_window_that_has_ended_is_not_changed(actors):
+    made = windows.plan(actors["operator"], FIELDS, reason="a test", now=NOW)
+    windows.end(actors["operator"], made, reason="a test", now=NOW)
+    with pytest.raises(BadInput, match="has ended"):
+        change(actors["operator"], made, minutes=5)

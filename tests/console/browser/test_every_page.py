@@ -37,9 +37,9 @@ PAGES = (
 )  # fmt: skip
 # Pages of single things, of which the console is given one each.
 SINGLE_PAGES = (
-    "/windows/{window}/", "/alerts/{alert}/", "/alerts/{alert}/incident/", "/plans/{plan}/", "/drills/{drill}/",
-    "/retries/{retry}/", "/plants/walked-app/messages/", "/plants/walked-app/revoke/?q=name:shop.pay",
-    "/plants/walked-log/offsets/",
+    "/windows/{window}/", "/windows/{window}/edit/", "/alerts/{alert}/", "/alerts/{alert}/incident/",
+    "/plans/{plan}/", "/drills/{drill}/", "/retries/{retry}/", "/plants/walked-app/messages/",
+    "/plants/walked-app/revoke/?q=name:shop.pay", "/plants/walked-log/offsets/",
     "/service-levels/{objective}/",
     "/service-levels/new/", "/loops/{loop}/", "/ledger/{entry}/", "/tasks/{task}/", "/runs/{run}/",
     "/lab/{experiment}/", "/lab/compare?id={experiment}", "/lab/figures/", "/lab/figures/xu-figure-6/",

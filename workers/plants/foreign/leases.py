@@ -92,6 +92,18 @@ class TasksBefore:
         """Forget operators that were started after their tasks were recorded. starts: operator → start time."""
         self.forget([name for name, note in self.load_all().items() if note["at"] < starts.get(name, note["at"])])
 
+    def list_undone(self, tasks: Mapping[str, int], settled_until: float) -> list[str]:
+        """Return operators that have their former tasks although Weir set others.
+
+        A guard or a person has restored them. tasks: operator → current tasks. settled_until: what Weir set until then
+        has taken effect.
+        """
+        return [
+            name
+            for name, note in self.load_changed().items()
+            if note["set_at"] <= settled_until and tasks.get(name) == note["before"]
+        ]
+
     def list_set_values(self, stays: str) -> list[SetValue]:
         """Return the tasks that Weir has set and that stay if it vanishes. stays: what that means."""
         return [

@@ -11,6 +11,18 @@ from tests.console.browser.screen import BROWSER, PHONE, live, overhang, violati
 pytestmark = BROWSER
 
 
+def edit_duration(page, minutes):
+    page.get_by_role("link", name="Edit", exact=True).click()
+    form = page.locator("form", has=page.get_by_role("button", name="Save changes"))
+    expect(form.get_by_label("Name")).to_have_value("Security patches")
+    expect(form.locator("[data-preview-result] li")).to_have_count(5)
+    assert violations(page) == [] and overhang(page) <= 0
+    form.get_by_label("Duration").fill(minutes)
+    form.get_by_label("Reason").fill("a test")
+    form.get_by_role("button", name="Save changes").click()
+    page.wait_for_url(re.compile(r"/windows/\d+/$"))
+
+
 def test_a_window_is_planned_with_a_preview_of_its_occurrences(open_page, observer):
     page = open_page("/windows/")
     form = page.locator("form", has=page.get_by_role("button", name="Plan window"))
@@ -26,6 +38,9 @@ def test_a_window_is_planned_with_a_preview_of_its_occurrences(open_page, observ
     expect(page.get_by_role("heading", level=1)).to_have_text("Security patches")
     page.set_viewport_size(PHONE)
     page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    assert violations(page) == [] and overhang(page) <= 0
+    edit_duration(page, "45")
+    expect(page.get_by_role("main")).to_contain_text("Version 1: Maintenance")
     assert violations(page) == [] and overhang(page) <= 0
     ending = page.locator("form", has=page.get_by_role("button", name="End all occurrences"))
     ending.get_by_label("Reason").fill("a test")

@@ -148,3 +148,40 @@ def test_windows_are_read_and_planned_over_the_api(operator):
     assert datetime.fromisoformat(row["next"][0]["starts_at"]).hour == 1
     assert operator.get(f"/api/v1/windows/{row['id']}").json()["silenced"] == []
     assert operator.get("/api/v1/windows/calendar")["Content-Type"].startswith("text/calendar")
+
+
+def test_a_window_is_changed_on_its_page_and_lists_its_former_version(operator):
+    fetch(operator, "/windows/add", window_form())
+    made = PlannedWindow.objects.get()
+    posted = form_of(operator.get(f"/windows/{made.pk}/edit/"), f"/windows/{made.pk}/change")
+    assert (posted["version"], posted["name"], posted["time"]) == ("1", "Patches", "02:00")
+    sent = window_form(**{**posted, "scope": ["node/n1"], "minutes": "45", **REASON})
+    assert fetch(operator, f"/windows/{made.pk}/change", sent).json()["go"] == f"/windows/{made.pk}/"
+    made.refresh_from_db()
+    assert (made.scope, made.duration_minutes, made.version) == (["node/n1"], 45, 2)
+    page = source_of(operator.get(f"/windows/{made.pk}/"))
+    assert "Version 1: Maintenance" in page and "120 min" in page
+    assert refused(fetch(operator, f"/windows/{made.pk}/change", sent)) == ["version"], "somebody has changed it"
+    assert "Version 1" not in source_of(operator.get("/windows/")), "the list has no former versions"
+
+
+def test_a_change_freeze_offers_its_controls_to_administrators_and_says_so(administrator, operator):
+    now = timezone.now()
+    start = f"{now - timedelta(minutes=5):%Y-%m-%dT%H:%M}"
+    freeze = plan_window(now, kind="freeze", scope=["queue/alert"], start=start, time_zone="UTC", rrule="")
+    controls = [f"/windows/{freeze.pk}/{action}" for action in ("end", "edit/", "occurrences/end")]
+    offered = source_of(administrator.get(f"/windows/{freeze.pk}/"))
+    shown = source_of(operator.get(f"/windows/{freeze.pk}/"))
+    assert all(f'"{control}"' in offered and f'"{control}"' not in shown for control in controls)
+    assert "requires the administrator role" in shown
+    edit = source_of(operator.get(f"/windows/{freeze.pk}/edit/"))
+    assert "Change freezes require the administrator role" in edit and f"/windows/{freeze.pk}/change" not in edit
+
+
+def test_windows_are_changed_over_the_api(operator):
+    made = plan_window(timezone.now())
+    path, body = f"/api/v1/windows/{made.pk}/change", {"version": 1, "minutes": 15, "reason": "a test"}
+    changed = operator.post(path, body, content_type="application/json").json()
+    assert (changed["minutes"], changed["version"], changed["name"]) == (15, 2, "Patches")
+    assert operator.post(path, body, content_type="application/json").status_code == 422
+    assert [row["id"] for row in operator.get("/api/v1/windows?state=all").json()["windows"]] == [made.pk]

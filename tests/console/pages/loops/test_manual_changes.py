@@ -13,6 +13,7 @@ from queues import keys, pausing, projection
 from queues.models import Node
 from tests.console.rows import an_alert
 from tests.console.rows import held as hold_value
+from tests.workers.windows.samples import plan_window
 from workers.alerts.lifecycle.models import Silence
 from workers.models import Loop, Override
 from workers.pipeline.declaration.declared import Orders
@@ -83,6 +84,22 @@ def test_each_is_ended_from_the_list_with_a_reason_in_the_audit_log(kind, plant,
     noted = AuditEntry.objects.order_by("-pk")[0]
     assert (noted.actor, noted.reason) == ("operator", "done")
     assert change.title in browsers["operator"].get("/manual-changes/").content.decode() or kind in ("snooze", "drain")
+
+
+def test_only_administrators_are_offered_the_end_of_a_change_freeze(plant, browsers, control):
+    now = timezone.now()
+    start = f"{now - timedelta(minutes=5):%Y-%m-%dT%H:%M}"
+    plan_window(now, kind="freeze", scope=["plant/main"], start=start, time_zone="UTC", rrule="")
+    (change,) = observe(control)
+    pages = {
+        role: browsers[role].get("/manual-changes/").content.decode()
+        for role in ("viewer", "operator", "administrator")
+    }
+    offered = {role for role, page in pages.items() if f'name="key" value="{change.key}"' in page}
+    assert offered == {"administrator"}
+    assert "Ending it requires the administrator role." in pages["operator"]
+    assert end(browsers["operator"], change.key).status_code == 403
+    assert end(browsers["administrator"], change.key).status_code == 200
 
 
 def test_a_viewer_ends_nothing(plant, browsers, people, control):

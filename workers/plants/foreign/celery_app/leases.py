@@ -7,7 +7,8 @@ database, with the commands that restore everything. The guard (`workers.plants.
 expire after the duration of the lease, and whose dead-letter exchange is that of remote control. Weir replaces them in
 a transaction before they expire. If it doesn't, the broker sends them to the workers. A command can't name a final
 size of a pool, and a worker may have been restarted in the meantime. So a smaller pool grows again, and a larger one
-stays: ending too many processes could stop a worker.
+stays: ending too many processes could stop a worker. An order to resize a pool is sent in the transaction of its lease.
+Otherwise, a lease of a Weir that vanished between the two would not fit the pool.
 """
 
 import json
@@ -33,6 +34,7 @@ from workers.plants.plant import PlantUnavailable
 
 QUEUE_RETAINED_SECONDS = 3_600  # an unused lease queue of RabbitMQ is removed by the broker after this time
 MAX_MESSAGES = 1_000
+ORDER_SECONDS = 0.001  # the shortest time after which a message expires
 GUARD_NAME, BROKER = "guard", "broker"
 EVENTS = "events"  # kind of a restored value: task events are off again
 LARGER_POOL = (
@@ -47,9 +49,13 @@ class LeaseStore(Protocol):
     """The lease of one plant at its broker. Its methods raise `PlantUnavailable` if the broker does not answer."""
 
     restored_by: str
+    sends_orders: bool  # whether the store can change the lease and send a command to workers in one step
 
-    def replace(self, items: Sequence[Item]) -> list[Item]:
-        """Make these the items of the lease, valid from now on. Return the former items that were carried out."""
+    def replace(self, items: Sequence[Item], order: Item | None = None) -> list[Item]:
+        """Make these the items of the lease, valid from now on. Return the former items that were carried out.
+
+        order: a command that is sent in the same step, if the store `sends_orders`.
+        """
         ...
 
     def read_guard(self) -> GuardStatus | None:
@@ -61,13 +67,14 @@ class MemoryLeases:
     """A lease in this process, for inspections and tests. `expire` carries it out as a guard does."""
 
     restored_by = GUARD_NAME
+    sends_orders = False
 
     def __init__(self) -> None:
         self.items: list[Item] = []
         self.guard: GuardStatus | None = GuardStatus(alive=True)
         self._restored: list[Item] = []
 
-    def replace(self, items: Sequence[Item]) -> list[Item]:
+    def replace(self, items: Sequence[Item], order: Item | None = None) -> list[Item]:
         restored, self._restored = self._restored, []
         self.items = list(items)
         return restored
@@ -85,6 +92,7 @@ class RedisLeases:
     """The lease in the database of Redis or Valkey. client: of that database, closed by its owner."""
 
     restored_by = GUARD_NAME
+    sends_orders = False
 
     def __init__(
         self,
@@ -100,7 +108,7 @@ class RedisLeases:
         self._leases, self._guard = f"{prefix}{LEASES}", f"{prefix}{GUARD}"
         self._error = ""
 
-    def replace(self, items: Sequence[Item]) -> list[Item]:
+    def replace(self, items: Sequence[Item], order: Item | None = None) -> list[Item]:
         holder = self._holder()
         try:
             pipeline = self._client.pipeline(transaction=True)
@@ -138,41 +146,45 @@ class RabbitLeases:
     """The lease in a queue of RabbitMQ whose expired messages become commands. locked: excludes other processes."""
 
     restored_by = BROKER
+    sends_orders = True
 
     def __init__(self, name: str, app: Celery, holder: Callable[[], str], locked: Callable[[], Any]) -> None:
         self._name, self._app, self._holder, self._locked = name, app, holder, locked
 
-    def replace(self, items: Sequence[Item]) -> list[Item]:
+    def replace(self, items: Sequence[Item], order: Item | None = None) -> list[Item]:
         """Replace the messages in one transaction: RabbitMQ has either the former or the new ones.
 
-        While they are read, the former ones are not acknowledged. They return to the queue if this process dies.
+        While they are read, the former ones are not acknowledged. They return to the queue if this process dies. An
+        order is a message that expires at once.
         """
         commands = list_commands(items)
         try:
             with self._locked(), self._app.connection_or_acquire() as connection:
                 channel: Any = connection.channel()
                 try:
-                    return self._replace(channel, commands)
+                    return self._replace(channel, commands, order)
                 finally:
                     with suppress(*FAILURES):
                         channel.close()
         except FAILURES as error:
             raise PlantUnavailable(f"{self._name} can't be reached ({describe_connection_error(error)}).") from None
 
-    def _replace(self, channel: Any, commands: Sequence[Item]) -> list[Item]:
+    def _replace(self, channel: Any, commands: Sequence[Item], order: Item | None) -> list[Item]:
         queue = f"weir.lease.{self._holder()}"
         arguments = {"x-dead-letter-exchange": transport.WORKERS_EXCHANGE, "x-expires": 1_000 * QUEUE_RETAINED_SECONDS}
-        if not commands:
+        if not commands and order is None:
             channel.queue_delete(queue)
             return []
         channel.queue_declare(queue, durable=True, auto_delete=False, arguments=arguments)
         channel.tx_select()
         producer, count, last = Producer(channel, auto_declare=False), 0, None
-        while count < MAX_MESSAGES and (message := channel.basic_get(queue)) is not None:
-            count, last = count + 1, message.delivery_tag
-        for command in commands:
+        while count < MAX_MESSAGES and (former := channel.basic_get(queue)) is not None:
+            count, last = count + 1, former.delivery_tag
+        # The order is first, because messages expire only at the head of the queue.
+        messages = [(command, lease_seconds()) for command in commands]
+        for message, seconds in [*([] if order is None else [(order, ORDER_SECONDS)]), *messages]:
             producer.publish(
-                command, exchange="", routing_key=queue, serializer="json", delivery_mode=2, expiration=lease_seconds()
+                message, exchange="", routing_key=queue, serializer="json", delivery_mode=2, expiration=seconds
             )
         if last is not None:
             channel.basic_ack(last, multiple=True)
@@ -201,11 +213,14 @@ class AppLeases:
         self.store, self.sizes, self._asked, self._load_interventions = store, sizes, asked, load_interventions
         self._clock = clock
 
-    def renew(self) -> list[RestoredValue]:
-        """Write the lease anew; return what was restored since the last time. Raise `PlantUnavailable`."""
+    def renew(self, order: Item | None = None) -> list[RestoredValue]:
+        """Write the lease anew; return what was restored since the last time. Raise `PlantUnavailable`.
+
+        order: as in `LeaseStore.replace`.
+        """
         active = list(self._load_interventions())
         items = [*_build_commands(active), *self._build_pools(), *self._build_event_commands()]
-        restored = self.store.replace(items)
+        restored = self.store.replace(items) if order is None else self.store.replace(items, order)
         if self.store.restored_by == BROKER:
             restored = self._select_expired(restored)
         values = [value for item in restored for value in _name_restored(item, active)]

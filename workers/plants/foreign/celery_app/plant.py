@@ -43,6 +43,8 @@ ALL_SECONDS = 30.0
 SHRINK_SECONDS, AGAIN_SECONDS = 0.5, 0.15
 # Celery executes `pool_grow` only at its next pool maintenance, every five seconds.
 SETTLES_SECONDS = 7.0
+# After this time, a pool that has its former size was restored by somebody else. An order takes effect much earlier.
+UNDONE_SECONDS = 30.0
 # A worker that does not resume a queue is asked again after this time.
 RESUME_SECONDS = 30.0
 SAME_SECONDS = 100.0  # since two workers of one name last answered: three times ALL_SECONDS
@@ -110,6 +112,7 @@ class CeleryPlant(Adapter):
         self._completions: dict[str, PoolSamples] = {}
         self._limits: Mapping[str, Mapping[str, str]] = {}  # worker → name of a task → its rate limit
         self._left_queues = 0
+        self._undone_pools: set[str] = set()  # pools that had their former size at the last renewal
 
     def get_topology(self) -> MeasuredTopology:
         """Return the current queues and pools. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
@@ -231,12 +234,24 @@ class CeleryPlant(Adapter):
         return self._interventions.check_restored(kind, subject, before)
 
     def renew_leases(self) -> Sequence[RestoredValue]:
-        """Renew the lease. Workers that no longer send events are asked again."""
+        """Renew the lease. Workers that no longer send events are asked again.
+
+        A guard may still be resizing a pool when Weir returns, and no longer reports it then. So the size counts.
+        """
         self.tasks_before.forget_restarted(self._lives)
+        undone = self._forget_undone_pools()
         restored = self._leases.renew()
         if any(value.kind == EVENTS for value in restored):
             self._requests.ask_again()
-        return restored
+        return [*restored, *(RestoredValue(operator=worker) for worker in undone)]
+
+    def _forget_undone_pools(self) -> set[str]:
+        """Forget pools that had their former size at the last renewal, too: a process may have crashed at one."""
+        sizes = {worker: self._answered[worker][1].processes for worker in self._fresh if worker in self._answered}
+        undone = set(self.tasks_before.list_undone(sizes, self._clock() - UNDONE_SECONDS))
+        confirmed, self._undone_pools = undone & self._undone_pools, undone
+        self.tasks_before.forget(confirmed)
+        return confirmed
 
     def list_set_values(self) -> Sequence[SetValue]:
         values = self._leases.list_set_values()
@@ -437,8 +452,10 @@ class CeleryPlant(Adapter):
         now = self._get_ordered_size(pool)
         if count == now:
             return
-        # Before the order: the lease ends it even if this process dies. It assumes the smaller pool, because growing
-        # too much is harmless.
+        if self._leases.store.sends_orders:
+            self._change_size(pool, now, count)
+            return
+        # Before the order: the lease ends it even if this process dies.
         worker = pool.worker
         self.tasks_before.remember({worker: now}, {worker: min(count, now)}, is_reached=False)
         self._leases.renew()
@@ -448,8 +465,7 @@ class CeleryPlant(Adapter):
 
     def _change_size(self, pool: WorkerPool, now: int, count: int) -> None:
         if count > now:
-            self._note_order(pool, count)
-            self.control.order("pool_grow", pool.worker, n=count - now)
+            self._order_size(pool, now, count)
         if not count < now <= pool.processes:  # a pool that still grows has to finish growing first
             return
         until = self._monotonic() + SHRINK_SECONDS
@@ -458,12 +474,19 @@ class CeleryPlant(Adapter):
             if busy is None:
                 raise PlantUnavailable(f"{self._name}: {pool.worker} did not respond within {ANSWER_SECONDS:g} s.")
             if (fewer := min(now - count, now - busy)) > 0:
+                self._order_size(pool, now, now - fewer)
                 now -= fewer
-                self._note_order(pool, now)
-                self.control.order("pool_shrink", pool.worker, n=fewer)
             if now <= count or self._monotonic() >= until:
                 return
             self._sleep(AGAIN_SECONDS)
 
-    def _note_order(self, pool: WorkerPool, processes: int) -> None:
-        self._orders.put(pool.worker, {"pid": pool.pid, "processes": processes}, SETTLES_SECONDS)
+    def _order_size(self, pool: WorkerPool, now: int, processes: int) -> None:
+        worker = pool.worker
+        self._orders.put(worker, {"pid": pool.pid, "processes": processes}, SETTLES_SECONDS)
+        method = "pool_grow" if processes > now else "pool_shrink"
+        arguments = {"n": abs(processes - now)}
+        if self._leases.store.sends_orders:
+            self.tasks_before.remember({worker: now}, {worker: processes})
+            self._leases.renew({"method": method, "arguments": arguments, "destination": [worker]})
+        else:
+            self.control.order(method, worker, **arguments)

@@ -173,3 +173,28 @@ def test_a_broker_that_never_had_a_command_has_not_carried_it_out(far):
     assert far.sizes.load_all()[ONE]["before"] == 2
     far.run(100.0)
     assert plant.renew_leases() == [RestoredValue(operator=ONE)]
+
+
+def test_a_pool_that_a_guard_still_resizes_when_weir_returns_is_reported_once_it_has_its_former_size(far):
+    plant = far.plant()
+    plant.set_parallelism({ONE: 5})
+    far.run(60.0)
+    plant.get_topology()
+    assert plant.renew_leases() == []
+    far.wanted[ONE] = 2  # the guard's order, which Weir has not seen in the lease
+    plant.get_topology()
+    assert plant.renew_leases() == []
+    far.run(10.0)
+    plant.get_topology()
+    assert plant.renew_leases() == []
+    assert plant.renew_leases() == [RestoredValue(operator=ONE)]
+    assert far.sizes.load_all() == {}
+    assert all("pool" not in item for item in far.store.items)
+
+
+def test_an_order_that_has_not_taken_effect_yet_is_not_taken_for_a_restored_pool(far):
+    plant = far.plant()
+    plant.set_parallelism({ONE: 5})
+    plant.get_topology()
+    assert plant.renew_leases() == []
+    assert far.sizes.load_all()[ONE]["tasks"] == 5

@@ -75,3 +75,22 @@ def test_a_pause_a_limit_and_a_smaller_pool_end_by_themselves(broker, control, t
         restored = {value.subject or value.operator for value in adapter.renew_leases()}
         # The guard reports a pool once it has seen the new size, which can be after Weir has returned.
         assert {"celery", TASK} <= restored <= {"celery", TASK, name}
+
+
+def test_a_larger_pool_shrinks_again_or_stays_on_rabbitmq_and_works_on(broker, control, tmp_path):
+    with (
+        StockWorker(Rival("shop", ("--concurrency", "1")), broker, tmp_path / "shop") as worker,
+        closing(make(PlantAddress(name="shop", url=broker))) as adapter,
+    ):
+        worker.begin()
+        plant, stays = BoundedPlant("shop", adapter), broker.startswith("amqp")
+        [name] = adapter.control.list_pools()
+        intervene(control, plant, PAUSE, "celery")
+        plant.set_parallelism({name: 3})
+        waiting.until(lambda: adapter.renew_leases() or read(adapter) == ([], "", 3))
+        [larger] = [value for value in adapter.list_set_values() if value.item == name]
+        assert (larger.is_harmless, larger.afterwards) == (stays, "3 processes" if stays else "1 process")
+        waiting.until(lambda: read(adapter) == (["celery"], "", 3 if stays else 1))
+        worker.send(1, 0.01)
+        worker.wait_until_done(1)
+        assert [done.number for done in worker.count_done()] == [1]
