@@ -294,7 +294,9 @@ def observe(
         price = plant_settings.get_setting_value("price.worker_hour")
         unit_cost = None if of_one is None or price is None else float(of_one * price)
     measured = excuse_start(sensed.measured, loop.target, snapshot, now.timestamp())
-    return replace(sensed, observation=observation, measured=replace(measured, unit_cost=unit_cost))
+    if unit_cost is not None:
+        measured = replace(measured, unit_cost=unit_cost)
+    return Measurement(observation, measured, sensed.counters)
 
 
 def list_needed_parts(target: Document, snapshot: Snapshot) -> Iterator[str]:

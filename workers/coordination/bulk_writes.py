@@ -49,11 +49,11 @@ def insert_rows(rows: Sequence[models.Model], values: Values) -> None:
     columns = ", ".join(_quote(field.column) for field in fields)
     table = _quote(model._meta.db_table)
     if connection.vendor == "postgresql":
-        with _open_binary_cursor() as cursor:
-            with cursor.copy(f"COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)") as copy:
-                copy.set_types([_get_type(field).partition("(")[0] for field in fields])
-                for row_values in values:
-                    copy.write_row(row_values)
+        statement = f"COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)"
+        with _open_binary_cursor() as cursor, cursor.copy(statement) as copy:
+            copy.set_types([_get_type(field).partition("(")[0] for field in fields])
+            for row_values in values:
+                copy.write_row(row_values)
     else:
         places = ", ".join(["%s"] * len(fields))
         with connection.cursor() as cursor:
@@ -118,8 +118,10 @@ def _reserve_keys(model: type[models.Model], count: int) -> Iterable[int]:
     table, column = model._meta.db_table, model._meta.pk.column
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
-            sequence = "SELECT nextval(pg_get_serial_sequence(%s, %s)) FROM generate_series(1, %s)"
-            cursor.execute(sequence, [_quote(table), column, count])
+            # Otherwise, the server would look up the sequence once for each key.
+            sequence = "WITH keys AS MATERIALIZED (SELECT pg_get_serial_sequence(%s, %s)::regclass AS of_table)"
+            numbers = "SELECT nextval(of_table) FROM keys, generate_series(1, %s)"
+            cursor.execute(f"{sequence} {numbers}", [_quote(table), column, count])
             return [key for (key,) in cursor.fetchall()]
         cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = %s", [table])
         row = cursor.fetchone()

@@ -55,8 +55,9 @@ def read_columns(model):
         cursor.execute(f"SELECT * FROM {model._meta.db_table} ORDER BY id")
         names = [column[0] for column in cursor.description]
         raw = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    documents = [name for name in (*DOCUMENTS, *JSON_COLUMNS) if name in names]
     rows = model.objects.order_by("pk")
-    return [{**columns, **{name: getattr(row, name) for name in (*DOCUMENTS, *JSON_COLUMNS) if name in columns}, "id": None}
+    return [{**columns, **{name: getattr(row, name) for name in documents}, "id": None}
             for columns, row in zip(raw, rows, strict=True)]  # fmt: skip
 
 
