@@ -248,8 +248,10 @@ def clip_values(declared: Sequence[Parameter], values: Mapping[str, Any]) -> dic
         if (name := parameter.name) in values:
             item = values[name]
             # A fast path for most values, as in `read_values`.
-            is_usual = type(item) is parameter.usual and parameter.minimum <= item <= parameter.maximum < math.inf
-            clipped[name] = item if is_usual else parameter.clip(item)
+            if type(item) is parameter.usual and parameter.minimum <= item <= parameter.maximum < math.inf:  # type: ignore[operator]
+                clipped[name] = item
+            else:
+                clipped[name] = parameter.clip(item)
     return clipped
 
 

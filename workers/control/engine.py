@@ -178,22 +178,18 @@ def _list_due_loops(seen: Circumstances, laws: Collection[str] | None) -> tuple[
     A loop whose hold has just ended is ticked at once. Wide columns are read only for loops that this depends on.
     """
     loops = list_active_loops() if laws is None else list_active_loops().filter(law__in=laws)
-    rows = list(
-        loops.order_by("name").values_list(
-            "pk", "fence", "ticked_at", "interval_seconds", "law", "target", "at_rest", named=True
-        )
-    )
-    due_pks = {row.pk for row in rows if is_due(row.ticked_at, row.interval_seconds, seen.now)}
+    columns = ("pk", "fence", "ticked_at", "interval_seconds", "law", "target", "at_rest")
+    rows = list(loops.order_by("name").values_list(*columns))
+    due_pks = {pk for pk, _, ticked_at, seconds, _, _, _ in rows if is_due(ticked_at, seconds, seen.now)}
     if len(due_pks) < len(rows):
         due_pks |= _list_resumed_loops(seen)
-    resting = _list_resting_loops(seen) if any(row.at_rest for row in rows) else set()
+    resting = _list_resting_loops(seen) if any(at_rest for *_, at_rest in rows) else set()
     due: dict[str, list[DueLoop]] = {HERE: []}
-    for row in rows:
-        if row.pk in due_pks and row.pk not in resting:
-            queue, node, plant = (row.target.get(key) or "" for key in ("queue", "node", "plant"))
-            loop = DueLoop(row.pk, row.fence, row.ticked_at, row.law, queue, node)
-            due.setdefault(plant or HERE, []).append(loop)
-    return due, [row.pk for row in rows if row.pk in due_pks and row.pk in resting]
+    for pk, fence, ticked_at, _, law, target, _ in rows:
+        if pk in due_pks and pk not in resting:
+            queue, node, plant = (target.get(key) or "" for key in ("queue", "node", "plant"))
+            due.setdefault(plant or HERE, []).append(DueLoop(pk, fence, ticked_at, law, queue, node))
+    return due, [pk for pk, *_ in rows if pk in due_pks and pk in resting]
 
 
 def _list_resumed_loops(seen: Circumstances) -> set[int]:
