@@ -105,8 +105,8 @@ class Parameter:
         """Return the value, or raise `BadInput` for `where.name` with what it takes."""
         if self.or_null and value is None:
             return None
-        if self._is_usual_number(value):
-            return value
+        if self._is_usual(value):
+            return [*value] if type(value) is list else value
         if not self._fits(value):
             raise BadInput(
                 f"{where}.{self.name}", f"{self.takes()}, not {checks.shorten_for_message(value, MAX_SHOWN)}"
@@ -131,27 +131,31 @@ class Parameter:
         """Return the type of number that needs no conversion if it is in range; None if this takes no number."""
         return {"number": float, "integer": int}.get(self.kind)
 
-    def _is_usual_number(self, value: object) -> bool:
-        """Return whether the value is a number that this takes as it is."""
+    def _is_usual(self, value: object) -> bool:
+        """Return whether this takes the value as it is, because it is a number, a list of numbers, or a flag."""
         of = type(value)
         if (of is float and self.kind == "number") or (of is int and self.kind in ("number", "integer")):
             return self.minimum <= value <= self.maximum < math.inf  # type: ignore[operator] # no Boolean, no NaN
-        return False
+        if of is list and (self.most is None or len(value) <= self.most):  # type: ignore[arg-type]
+            return self._are_usual_numbers(value)  # type: ignore[arg-type]
+        return of is bool and self.kind == "flag"
 
-    def _are_usual_numbers(self, values: list[Any]) -> bool:
+    def _are_usual_numbers(self, values: Sequence[Any]) -> bool:
         """Return whether all values are finite numbers of type float in the range, without a call for each."""
-        if self.kind != "numbers" or set(map(type, values)) != {float} or not math.isfinite(sum(values)):
+        if self.kind != "numbers" or not values:
+            return self.kind == "numbers"
+        if set(map(type, values)) != {float} or not math.isfinite(sum(values)):
             return False
         return bool(self.minimum <= min(values) and max(values) <= self.maximum)
 
     def clip(self, value: Any) -> Any:
         """Return a value of this kind, with each number moved into its range."""
-        if value is None or self._is_usual_number(value):
+        if value is None or self._is_usual(value):
             return value
         if self.kind in ("number", "integer"):
             return self._clip_numbers(value)
         if self.kind in ("numbers", "integers"):
-            return [self._clip_numbers(item) for item in value]
+            return [*value] if self._are_usual_numbers(value) else [self._clip_numbers(item) for item in value]
         if self.kind in ("table", "names"):
             return [list(row) for row in value]
         if self.kind in ("object", "variant"):
@@ -226,11 +230,10 @@ def read_values(declared: Sequence[Parameter], document: object, where: str) -> 
         # A fast path for most values, without a call, because each tick reads dozens of values for each loop.
         if type(item) is parameter.usual and parameter.minimum <= item <= parameter.maximum < math.inf:  # type: ignore[operator]
             values[name] = item
-            continue
-        # Where a value may be unknown, null says so.
-        unknown = parameter.default is None and not parameter.required and given.get(name) is None
-        if name in given and not unknown:
-            values[name] = parameter.check(given[name], where)
+        elif item is None and parameter.default is None and not parameter.required:
+            values[name] = None  # where a value may be unknown, null says so
+        elif name in given:
+            values[name] = parameter.check(item, where)
         elif parameter.required:
             raise BadInput(f"{where}.{name}", f"is missing; it {parameter.takes()}")
         else:
@@ -240,9 +243,16 @@ def read_values(declared: Sequence[Parameter], document: object, where: str) -> 
 
 def clip_values(declared: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the declared values, each number moved into its range. Values that an older version left out stay out."""
-    return {
-        parameter.name: parameter.clip(values[parameter.name]) for parameter in declared if parameter.name in values
-    }
+    clipped = {}
+    for parameter in declared:
+        if (name := parameter.name) in values:
+            item = values[name]
+            # A fast path for most values, as in `read_values`.
+            if type(item) is parameter.usual and parameter.minimum <= item <= parameter.maximum < math.inf:  # type: ignore[operator]
+                clipped[name] = item
+            else:
+                clipped[name] = parameter.clip(item)
+    return clipped
 
 
 def check_range(minimum: float, maximum: float) -> None:

@@ -21,7 +21,6 @@ from time import monotonic
 import redis
 from django.db import close_old_connections
 from django.db.models import Q
-from django.db.models.fields.json import KT
 
 from common.garbage_collection import postpone_collection
 from controllers.framework import guard
@@ -176,31 +175,34 @@ def _log(loop: Loop, error: Exception) -> None:
 def _list_due_loops(seen: Circumstances, laws: Collection[str] | None) -> tuple[dict[str, list[DueLoop]], list[int]]:
     """Return the loops to tick by plant (`HERE` first), and the due loops that are at rest.
 
-    A loop whose hold has just ended is ticked at once. Wide columns are not read for loops that are not ticked.
+    A loop whose hold has just ended is ticked at once. Wide columns are read only for loops that this depends on.
     """
-    snapshot, now = seen.snapshot, seen.now
+    loops = list_active_loops() if laws is None else list_active_loops().filter(law__in=laws)
+    columns = ("pk", "fence", "ticked_at", "interval_seconds", "law", "target", "at_rest")
+    rows = list(loops.order_by("name").values_list(*columns))
+    due_pks = {pk for pk, _, ticked_at, seconds, _, _, _ in rows if is_due(ticked_at, seconds, seen.now)}
+    if len(due_pks) < len(rows):
+        due_pks |= _list_resumed_loops(seen)
+    resting = _list_resting_loops(seen) if any(at_rest for *_, at_rest in rows) else set()
+    due: dict[str, list[DueLoop]] = {HERE: []}
+    for pk, fence, ticked_at, _, law, target, _ in rows:
+        if pk in due_pks and pk not in resting:
+            queue, node, plant = (target.get(key) or "" for key in ("queue", "node", "plant"))
+            due.setdefault(plant or HERE, []).append(DueLoop(pk, fence, ticked_at, law, queue, node))
+    return due, [pk for pk, *_ in rows if pk in due_pks and pk in resting]
+
+
+def _list_resumed_loops(seen: Circumstances) -> set[int]:
+    """List the loops whose law decides again, after a hold or a person's value."""
     handed_over = list_active_loops().filter(Q(state__mode__in=Loop.HANDED_OVER) | Q(state__held=True))
-    held = [loop for loop in handed_over if not scope.explain_hold(loop.target, snapshot)]
+    held = [loop for loop in handed_over if not scope.explain_hold(loop.target, seen.snapshot)]
     in_force = overrides.spread(held, seen.overrides)
-    resumed = {
+    return {
         loop.pk
         for loop in held
         if get_last_mode(loop.state) in Loop.HANDED_OVER
-        and overrides.get_effective_mode(loop, in_force[loop.pk], now) not in Loop.HANDED_OVER
+        and overrides.get_effective_mode(loop, in_force[loop.pk], seen.now) not in Loop.HANDED_OVER
     }
-    due: dict[str, list[DueLoop]] = {HERE: []}
-    at_rest, resting = [], _list_resting_loops(seen)
-    loops = list_active_loops() if laws is None else list_active_loops().filter(law__in=laws)
-    rows = loops.annotate(plant=KT("target__plant"), queue=KT("target__queue"), node=KT("target__node"))
-    for pk, fence, ticked_at, seconds, law, plant, queue, node in rows.order_by("name").values_list(
-        "pk", "fence", "ticked_at", "interval_seconds", "law", "plant", "queue", "node"
-    ):
-        if pk in resumed or is_due(ticked_at, seconds, now):
-            if pk in resting:
-                at_rest.append(pk)
-            else:
-                due.setdefault(plant or HERE, []).append(DueLoop(pk, fence, ticked_at, law, queue or "", node or ""))
-    return due, at_rest
 
 
 def _list_resting_loops(seen: Circumstances) -> set[int]:

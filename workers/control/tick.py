@@ -61,8 +61,8 @@ LEASE_SECONDS = 4.0
 # An open action that is older than this many intervals is not repeated, because the plant has changed since the
 # decision. A tick that died keeps its lease for 4 s; the next holder may still apply what that tick recorded.
 REPEAT_INTERVALS, REPEAT_SECONDS = 3.0, 6.0
-# How long an answer of the ledger is trusted, and how long a completed action may stay unconfirmed. A process
-# that is frozen for longer asks again before it acts.
+# How long it is trusted that no later tick has run, and how long a completed action may stay unconfirmed. A process
+# that is frozen for longer asks the ledger before it acts.
 CHECK_SECONDS = 0.25
 # A tick counts as late from this fraction of its interval and this many seconds.
 LATE_SHARE, LATE_SECONDS = 1.0, 2.0
@@ -126,11 +126,12 @@ def tick_loops(
                     ticks.append(evaluate_loop(loop, held, snapshot, now, fences[f"loop:{loop.pk}"]))
                 except Exception as error:
                     failed(loop, error)
+        checked_at = clock()
         recorded = record(ticks, now, failed)
         # A call of a server may take longer than a lease, and the work would then be done twice.
         long = any(tick.entry.action is not None or get_kind(tick.loop.law).keeper is not None for tick in recorded)
         with leases.keep_renewed() if long else nullcontext():
-            apply(recorded, plant, snapshot, now, clock, failed)
+            apply(recorded, plant, snapshot, now, clock, failed, checked_at)
     return [tick.entry for tick in recorded]
 
 
@@ -293,7 +294,9 @@ def observe(
         price = plant_settings.get_setting_value("price.worker_hour")
         unit_cost = None if of_one is None or price is None else float(of_one * price)
     measured = excuse_start(sensed.measured, loop.target, snapshot, now.timestamp())
-    return replace(sensed, observation=observation, measured=replace(measured, unit_cost=unit_cost))
+    if unit_cost is not None:
+        measured = replace(measured, unit_cost=unit_cost)
+    return Measurement(observation, measured, sensed.counters)
 
 
 def list_needed_parts(target: Document, snapshot: Snapshot) -> Iterator[str]:
@@ -419,17 +422,18 @@ def apply(
     now: datetime,
     clock: Callable[[], float],
     failed: Failed,
+    checked_at: float,
 ) -> None:
     """Apply, keep alive, or propose the entries in order, depending on their modes.
 
     The check for later ticks and the confirmation of actions are each done for all entries together, every
     `CHECK_SECONDS`. A process that ends before it confirms therefore leaves several open entries instead of one; the
-    next tick applies them under the same ids.
+    next tick applies them under the same ids. checked_at: a time on the clock before the entries were recorded, which
+    is the first check.
     """
     acting = {tick.entry.pk: tick.entry for tick in recorded if ledger.is_applied_by_tick(tick.entry)}
     done: list[LedgerEntry] = []
-    current: set[int] = set()
-    checked_at = float("-inf")
+    current = set(acting)
     try:
         for tick in recorded:
             entry, loop, kind = tick.entry, tick.loop, get_kind(tick.loop.law)

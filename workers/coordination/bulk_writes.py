@@ -1,11 +1,13 @@
 """Writes many rows of a model, with less work for each row than Django's `bulk_create` and `bulk_update`.
 
 Django's functions build an SQL expression for each value of each row, which took a third of a tick of many loops. This
-module prepares one short statement for all rows. On PostgreSQL, it inserts new rows with COPY and updates all rows with
-one statement. It writes the same values as Django's functions and, like them, sends no signals.
+module prepares one short statement for all rows. On PostgreSQL, it inserts new rows with COPY, updates all rows with
+one statement, and sends values in binary form, because most of them are compressed documents. It writes the same values
+as Django's functions and, like them, sends no signals.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from operator import attrgetter
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 from django.db import connection, models
 from django.db.models import Field
 
-from workers.coordination.packed_json import PackedJSONField, pack
+from workers.coordination.packed_json import PackedJSONField, encode_json, pack
 
 # Fields whose values are passed to the database as they are.
 PLAIN = (models.CharField, models.TextField, models.BooleanField, models.IntegerField, models.ForeignKey)
@@ -46,13 +48,15 @@ def insert_rows(rows: Sequence[models.Model], values: Values) -> None:
         row.pk = row_values[place] = key
     columns = ", ".join(_quote(field.column) for field in fields)
     table = _quote(model._meta.db_table)
-    with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            with cursor.copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
-                for row_values in values:
-                    copy.write_row(row_values)
-        else:
-            places = ", ".join(["%s"] * len(fields))
+    if connection.vendor == "postgresql":
+        statement = f"COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)"
+        with _open_binary_cursor() as cursor, cursor.copy(statement) as copy:
+            copy.set_types([_get_type(field).partition("(")[0] for field in fields])
+            for row_values in values:
+                copy.write_row(row_values)
+    else:
+        places = ", ".join(["%s"] * len(fields))
+        with connection.cursor() as cursor:
             cursor.executemany(f"INSERT INTO {table} ({columns}) VALUES ({places})", values)
     for row in rows:
         row._state.adding, row._state.db = False, connection.alias
@@ -70,24 +74,37 @@ def update_rows(
     table, fields = _quote(model._meta.db_table), _list_updated_fields(model, names)
     *updated, key = [_quote(field.column) for field in fields]
     conditions = [f"{table}.{_quote(column)} = %s" for column in only or ()]
-    with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            assignments = ", ".join(f"{column} = new.{column}" for column in updated)
-            arrays = ", ".join(f"%s::{field.db_type(connection)}[]" for field in fields)
-            where = " AND ".join([f"{table}.{key} = new.{key}", *conditions])
-            source = f"unnest({arrays}) AS new({', '.join([*updated, key])})"
-            columns = [list(column) for column in zip(*values, strict=True)]
+    further = list((only or {}).values())
+    if connection.vendor == "postgresql":
+        assignments = ", ".join(f"{column} = new.{column}" for column in updated)
+        arrays = ", ".join(f"%b::{_get_type(field)}[]" for field in fields)
+        where = " AND ".join([f"{table}.{key} = new.{key}", *conditions])
+        source = f"unnest({arrays}) AS new({', '.join([*updated, key])})"
+        columns = [list(column) for column in zip(*values, strict=True)]
+        with _open_binary_cursor() as cursor:
             # Processes that update the same rows lock them in the same order, so that none of them fails.
-            lock = f"SELECT FROM {table} WHERE {key} = ANY(%s) ORDER BY {key} FOR NO KEY UPDATE"
+            lock = f"SELECT FROM {table} WHERE {key} = ANY(%b) ORDER BY {key} FOR NO KEY UPDATE"
             cursor.execute(lock, [columns[-1]])
-            cursor.execute(
-                f"UPDATE {table} SET {assignments} FROM {source} WHERE {where}", [*columns, *(only or {}).values()]
-            )
-        else:
-            assignments = ", ".join(f"{column} = %s" for column in updated)
-            where = " AND ".join([f"{table}.{key} = %s", *conditions])
-            further = list((only or {}).values())
+            cursor.execute(f"UPDATE {table} SET {assignments} FROM {source} WHERE {where}", [*columns, *further])
+    else:
+        assignments = ", ".join(f"{column} = %s" for column in updated)
+        where = " AND ".join([f"{table}.{key} = %s", *conditions])
+        with connection.cursor() as cursor:
             cursor.executemany(f"UPDATE {table} SET {assignments} WHERE {where}", [[*row, *further] for row in values])
+
+
+@contextmanager
+def _open_binary_cursor() -> Iterator[Any]:
+    """Yield a cursor of PostgreSQL that sends values separately from the statement. Django's writes them into it."""
+    from psycopg import Cursor  # not loaded where the database is SQLite
+
+    with connection.wrap_database_errors, Cursor(connection.connection) as cursor:
+        yield cursor
+
+
+def _get_type(field: Any) -> str:
+    """Return the type of a field's column, such as `varchar(12)`."""
+    return str(field.db_type(connection))
 
 
 def _list_updated_fields(model: type[models.Model], names: Sequence[str]) -> list[Any]:
@@ -101,8 +118,10 @@ def _reserve_keys(model: type[models.Model], count: int) -> Iterable[int]:
     table, column = model._meta.db_table, model._meta.pk.column
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
-            sequence = "SELECT nextval(pg_get_serial_sequence(%s, %s)) FROM generate_series(1, %s)"
-            cursor.execute(sequence, [_quote(table), column, count])
+            # Otherwise, the server would look up the sequence once for each key.
+            sequence = "WITH keys AS MATERIALIZED (SELECT pg_get_serial_sequence(%s, %s)::regclass AS of_table)"
+            numbers = "SELECT nextval(of_table) FROM keys, generate_series(1, %s)"
+            cursor.execute(f"{sequence} {numbers}", [_quote(table), column, count])
             return [key for (key,) in cursor.fetchall()]
         cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = %s", [table])
         row = cursor.fetchone()
@@ -119,6 +138,8 @@ def _build_preparation(field: Any, vendor: str) -> Prepare:
     get: Prepare = attrgetter(field.attname)
     if isinstance(field, PackedJSONField):
         return lambda row: None if (value := get(row)) is None else pack(value)
+    if type(field) is models.JSONField and field.encoder is None:
+        return _build_json_preparation(get, vendor)
     if isinstance(field, models.FloatField):
         return lambda row: None if (value := get(row)) is None else float(value)
     if isinstance(field, models.DateTimeField):
@@ -132,6 +153,15 @@ def _build_preparation(field: Any, vendor: str) -> Prepare:
         return None if value is None else field.get_db_prep_save(value, connection)
 
     return prepare
+
+
+def _build_json_preparation(get: Prepare, vendor: str) -> Prepare:
+    """Return a function that encodes a document several times as fast as Django, and without spaces."""
+    if vendor == "postgresql":
+        from psycopg.types.json import Jsonb  # not loaded where the database is SQLite
+
+        return lambda row: None if (value := get(row)) is None else Jsonb(value, encode_json)
+    return lambda row: None if (value := get(row)) is None else encode_json(value).decode()
 
 
 def _build_time_preparation(field: Any) -> Prepare:

@@ -27,14 +27,17 @@ class Lease:
     As a context manager it gives the number, or None when it is taken.
     """
 
-    def __init__(self, control: redis.Redis, name: str, seconds: float, at_least: int = 0) -> None:
+    def __init__(
+        self, control: redis.Redis, name: str, seconds: float, at_least: int = 0, token: str | None = None
+    ) -> None:
+        """Initialize the lease. token: identifies its holder; None: a new one."""
         self.name = name
         self.fence: int | None = None
         self._control = control
         self._key, self._fence_key = keys.LEASE.build(name), keys.FENCE.build(name)
         self._milliseconds = max(1, round(seconds * 1000))
         self._at_least = at_least
-        self._token = secrets.token_hex(16)
+        self._token = token or secrets.token_hex(16)
 
     def acquire(self, at_least: int = 0) -> int | None:
         """Acquire the lease and return its fencing number; None while another process holds it.
@@ -95,7 +98,8 @@ class LeaseGroup:
     def __init__(self, control: redis.Redis, at_least: Mapping[str, int], seconds: float) -> None:
         """Initialize the leases. at_least: name → the number that its fencing number must exceed."""
         self._control, self._seconds = control, seconds
-        self._leases = [Lease(control, name, seconds, passed) for name, passed in at_least.items()]
+        token = secrets.token_hex(16)
+        self._leases = [Lease(control, name, seconds, passed, token) for name, passed in at_least.items()]
 
     def acquire(self) -> dict[str, int]:
         """Acquire the leases; see `Lease.acquire`."""

@@ -57,7 +57,7 @@ _AS_JSON = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 
 def pack(document: object) -> bytes:
     """Return a document in its stored form. Raises `TypeError` if it is not JSON."""
-    text = _encode(document)
+    text = encode_json(document)
     return _compress(text) if len(text) < MIN_SHARED_BYTES else _compress_shared(text)
 
 
@@ -69,7 +69,8 @@ def _compress(text: bytes) -> bytes:
 _compress_shared = lru_cache(maxsize=256)(_compress)
 
 
-def _encode(document: object) -> bytes:
+def encode_json(document: object) -> bytes:
+    """Return a document as JSON text. Raises `TypeError` if it is not JSON."""
     try:
         text = orjson.dumps(document, option=_AS_JSON)
     except TypeError:  # a number of more than 64 bits, or half of a surrogate pair

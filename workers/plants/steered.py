@@ -16,7 +16,7 @@ from common.errors import WeirError
 from common.stored_document import BadDocument, replace_fields
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues import keys, throttling
-from queues.topology import Topology as Places
+from queues.topology import KnownTopology
 from workers.consumer.worker import send_workers
 from workers.coordination.plant_clock import get_plant_clock
 from workers.documents.snapshot import Snapshot
@@ -39,7 +39,7 @@ class SteeredPlant(ABC):
     """Controls, through the control server, what its subclass observes."""
 
     def __init__(self, control: redis.Redis, clock: Callable[[], float]) -> None:
-        self._control, self._clock = control, clock
+        self._control, self._clock, self._places = control, clock, KnownTopology()
         self._selection: HostSelection | None = None  # for all workers that this plant starts, such as those of a tick
 
     @abstractmethod
@@ -47,7 +47,7 @@ class SteeredPlant(ABC):
         """Return the plant. See `workers.plants.plant.Plant`."""
 
     def start_workers(self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0) -> list[str]:
-        places = Places.from_json(self._control.get(keys.TOPOLOGY))
+        places = self._places.read(self._control.get(keys.TOPOLOGY))
         now = self._clock()
         if self._selection is None:
             self._selection = HostSelection(orders.read_host_reports(self._control), now)

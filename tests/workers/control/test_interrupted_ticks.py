@@ -127,10 +127,18 @@ def test_a_tick_that_froze_before_it_acted_does_nothing_once_a_later_one_was_the
         return apply(*arguments)
 
     monkeypatch.setattr(ticks, "apply", freezes)
-    engine.tick(fresh(loop), plant, clock.now, control)
+    engine.tick(fresh(loop), plant, clock.now, control, clock)
     assert submitted(plant) == 0
     first = LedgerEntry.objects.order_by("pk").first()
     assert not first.applied and "not repeated" in first.error
+
+
+def test_a_tick_asks_the_database_once_whether_a_later_one_was_there(loop, plant, clock, control, monkeypatch):
+    """Its record was written only because there was none."""
+    plant.put("alert", "n1", 2_000)
+    monkeypatch.setattr(ledger, "find_current_ids", lambda entries: pytest.fail("asked again"))
+    assert tick(loop, plant, clock, control).applied
+    assert submitted(plant) == 2
 
 
 def test_an_action_that_was_given_up_and_came_late_all_the_same_says_both(loop, plant, clock, control):

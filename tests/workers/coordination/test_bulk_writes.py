@@ -12,6 +12,7 @@ from workers.models import LedgerEntry, Loop
 pytestmark = pytest.mark.django_db
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 COMMON = {"mode": "auto", "at": NOON, "fence": 7, "code": "abc"}
+JSON_COLUMNS = ("action", "state")
 DOCUMENTS = {"parameters": {"upper_limit": 700.0}, "terms": {"rate": 2.5, "cap": None, "limit": float("inf"), "ü": [1]}}
 ENTRIES = (
     {"reason": "No action: queue is empty.", "parameters": {}},
@@ -49,13 +50,14 @@ def insert_rows(entries):
 
 
 def read_columns(model):
-    """Return every column as the database has it, except for the key, and packed documents as they are read."""
+    """Return every column as the database has it, except for the key, and documents as they are read."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT * FROM {model._meta.db_table} ORDER BY id")
         names = [column[0] for column in cursor.description]
         raw = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    documents = [name for name in (*DOCUMENTS, *JSON_COLUMNS) if name in names]
     rows = model.objects.order_by("pk")
-    return [{**columns, **{name: getattr(row, name) for name in DOCUMENTS if name in columns}, "id": None}
+    return [{**columns, **{name: getattr(row, name) for name in documents}, "id": None}
             for columns, row in zip(raw, rows, strict=True)]  # fmt: skip
 
 
