@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("workers", "0050_offset_reset_plans")]
+    dependencies = [("workers", "0051_changed_windows")]
     operations = [
         migrations.AddField(
             model_name="retryplan",

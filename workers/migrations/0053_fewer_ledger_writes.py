@@ -16,7 +16,7 @@ def leave_space(apps: Any, editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("workers", "0050_offset_reset_plans")]
+    dependencies = [("workers", "0052_retry_budgets")]
     operations = [
         # On SQLite, Django would copy the whole table to remove an index.
         migrations.SeparateDatabaseAndState(
