@@ -80,8 +80,7 @@ class LedgerEntry(models.Model):
         HARMFUL = "harmful"
         NO_ACTION = "no action"
 
-    # Without an index of its own: the index of loop and time begins with it.
-    loop = models.ForeignKey(Loop, on_delete=models.CASCADE, related_name="entries", db_index=False)
+    loop = models.ForeignKey(Loop, on_delete=models.CASCADE, related_name="entries")
     at = models.DateTimeField(default=timezone.now, db_index=True)
     # The number of the lease it was written under: it only increases over a loop's entries, so no two managers wrote.
     fence = models.PositiveBigIntegerField(default=0)
