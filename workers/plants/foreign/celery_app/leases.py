@@ -12,6 +12,7 @@ Otherwise, a lease of a Weir that vanished between the two would not fit the poo
 """
 
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
@@ -143,13 +144,23 @@ class RedisLeases:
 
 
 class RabbitLeases:
-    """The lease in a queue of RabbitMQ whose expired messages become commands. locked: excludes other processes."""
+    """The lease in a queue of RabbitMQ whose expired messages become commands. locked: excludes other processes.
+
+    clock: seconds since 1970.
+    """
 
     restored_by = BROKER
     sends_orders = True
 
-    def __init__(self, name: str, app: Celery, holder: Callable[[], str], locked: Callable[[], Any]) -> None:
-        self._name, self._app, self._holder, self._locked = name, app, holder, locked
+    def __init__(
+        self,
+        name: str,
+        app: Celery,
+        holder: Callable[[], str],
+        locked: Callable[[], Any],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._name, self._app, self._holder, self._locked, self._clock = name, app, holder, locked, clock
 
     def replace(self, items: Sequence[Item], order: Item | None = None) -> list[Item]:
         """Replace the messages in one transaction: RabbitMQ has either the former or the new ones.
@@ -180,6 +191,9 @@ class RabbitLeases:
         producer, count, last = Producer(channel, auto_declare=False), 0, None
         while count < MAX_MESSAGES and (former := channel.basic_get(queue)) is not None:
             count, last = count + 1, former.delivery_tag
+        # A command that was carried out is not sent again: another `pool_grow` would make the pool too large.
+        expired = [] if count else select_expired(commands, self._clock())
+        commands = [command for command in commands if command not in expired]
         # The order is first, because messages expire only at the head of the queue.
         messages = [(command, lease_seconds()) for command in commands]
         for message, seconds in [*([] if order is None else [(order, ORDER_SECONDS)]), *messages]:
@@ -189,7 +203,7 @@ class RabbitLeases:
         if last is not None:
             channel.basic_ack(last, multiple=True)
         channel.tx_commit()
-        return [] if count else list(commands)
+        return expired
 
     def read_guard(self) -> None:
         return None
@@ -222,7 +236,7 @@ class AppLeases:
         items = [*_build_commands(active), *self._build_pools(), *self._build_event_commands()]
         restored = self.store.replace(items) if order is None else self.store.replace(items, order)
         if self.store.restored_by == BROKER:
-            restored = self._select_expired(restored)
+            restored = select_expired(restored, self._clock())
         values = [value for item in restored for value in _name_restored(item, active)]
         self.sizes.forget([value.operator for value in values if value.operator])
         return values
@@ -277,9 +291,10 @@ class AppLeases:
         asked = {worker: note["at"] for worker, note in self._asked.load_all().items()}
         return [{"method": "disable_events", "arguments": {}, "workers": asked}] if asked else []
 
-    def _select_expired(self, commands: Sequence[Item]) -> list[Item]:
-        """Return the commands that the broker has carried out. The queue was empty: those that are old enough."""
-        return [command for command in commands if self._clock() - command["at"] > lease_seconds()]
+
+def select_expired(commands: Sequence[Item], now: float) -> list[Item]:
+    """Return the commands that the broker has carried out. The queue was empty: those that are old enough."""
+    return [command for command in commands if now - command["at"] > lease_seconds()]
 
 
 def _build_commands(active: Iterable[Intervention]) -> Iterator[Item]:

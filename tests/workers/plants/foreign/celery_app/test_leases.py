@@ -1,13 +1,18 @@
 """Leases at a Celery app: everything that Weir has set there ends by itself once Weir no longer renews it."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
 import pytest
 
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.documents.plants import GuardStatus
 from workers.plants.foreign import interventions
 from workers.plants.foreign.bounded import BoundedPlant
+from workers.plants.foreign.celery_app import leases
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS, LIMIT, PAUSE
-from workers.plants.foreign.celery_app.leases import list_commands
+from workers.plants.foreign.celery_app.leases import RabbitLeases, list_commands
 from workers.plants.foreign.kind import RestoredValue
 from workers.plants.plant import InvalidPlantResponse
 
@@ -198,3 +203,18 @@ def test_an_order_that_has_not_taken_effect_yet_is_not_taken_for_a_restored_pool
     plant.get_topology()
     assert plant.renew_leases() == []
     assert far.sizes.load_all()[ONE]["tasks"] == 5
+
+
+def test_a_command_that_rabbitmq_has_carried_out_is_not_in_the_lease_of_a_returned_weir(monkeypatch):
+    """A Weir that vanishes again right after its return would enlarge the pool a second time."""
+    messages, app = [], MagicMock()
+    producer = SimpleNamespace(publish=lambda message, **_: messages.append(message))
+    monkeypatch.setattr(leases, "Producer", lambda *_, **__: producer)
+    channel = app.connection_or_acquire.return_value.__enter__.return_value.channel.return_value
+    channel.basic_get.return_value = None  # all messages have expired
+    store = RabbitLeases("shop", app, lambda: "weir/shop", nullcontext, lambda: 1_000.0)
+    old, new = (
+        {"pool": name, "processes": 3, "tasks": 1, "at": 0.0, "set_at": at} for name, at in ((ONE, 900.0), (TWO, 990.0))
+    )
+    assert store.replace([old, new]) == list_commands([old])
+    assert messages == list_commands([new])
