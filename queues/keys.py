@@ -111,7 +111,7 @@ SEGMENT = Key(
     "weir:{queue}:segment",
     "stream",
     "web telemetry pipeline workers → all",
-    "an entry per block: `i` block ID (32 hex), `n` events, `t` newest event time (µs), `d` the batch",
+    "an entry per block: `i` block ID, `n` events, `t` newest event time (µs), `d` batch, `c` its checksum",
     on_nodes=True,
 )
 COUNTERS = Key(
@@ -132,7 +132,7 @@ DEAD = Key(
     "weir:{queue}:dead",
     "stream",
     "workers pipeline web → workers web agent observer",
-    "dead letters: `e` the batch, `error`, `n`, `t`, `tries`, `worker`, `block`; changed `since`, `fixes`",
+    "dead letters: `e` the batch, `c`, `error`, `n`, `t`, `tries`, `worker`, `block`, `kind`; changed `since`, `fixes`",
     on_nodes=True,
 )
 LEAVING = Key(

@@ -205,7 +205,7 @@ class Measured:
     def _list_results(self) -> Iterator[tuple[int, list[str]]]:
         """Yield when each block of results was stored (ms), and the events of each result."""
         for node in NODES:
-            for entry_id, block_id, data in self._own.client.get_segment("alert", node).read("0-0", "+"):
+            for entry_id, block_id, data, _ in self._own.client.get_segment("alert", node).read("0-0", "+"):
                 attributes = decode(block_id, data).batch.column("attributes").to_pylist()
                 yield int(entry_id.partition("-")[0]), attributes
 

@@ -27,7 +27,7 @@ from bench.pipeline.plant import BATCH_EVENTS, NODES, PRODUCER, build_reading, p
 from queues.events.block import Block, decode, from_columns
 from queues.publishing.client import Client
 from workers.pipeline.declaration.declaration import Application, parse_application_text, read_application
-from workers.pipeline.events.containers import Faults, Range, StoredBlock, apply_layout
+from workers.pipeline.events.containers import AssignedBlock, Faults, Range, apply_layout
 from workers.pipeline.events.layout import CARRIED
 from workers.pipeline.rules.rule_sql import apply_rules
 from workers.pipeline.runtime.application import SHIPPED
@@ -198,7 +198,7 @@ def _delays(client: Client) -> Iterator[float]:
     """Of each complex event but those of the first third, while Spark is still compiling."""
     delays = []
     for node in NODES:
-        for entry_id, block_id, data in client.get_segment("alert", node).read("0-0", "+"):
+        for entry_id, block_id, data, _ in client.get_segment("alert", node).read("0-0", "+"):
             stored_us = int(entry_id.partition("-")[0]) * 1000
             times = decode(block_id, data).batch.column("time").cast(pa.int64()).to_pylist()
             delays += [(time_us, stored_us) for time_us in times]
@@ -223,5 +223,5 @@ def as_source(events: pa.Table, application: Application) -> pa.Table:
     """The columns that the source gives, as it gives them."""
     batch = from_columns(events, time.time_ns() // 1000)
     part = Range("telemetry", "n1", "", "0-0", "1-0")
-    stored = StoredBlock(part, "1-0", "block", Block("block", batch).build_explicit_batch())
+    stored = AssignedBlock(part, "1-0", "block", Block("block", batch).build_explicit_batch())
     return pa.Table.from_batches([apply_layout([stored], application.layout, Faults(0, 2**62))])

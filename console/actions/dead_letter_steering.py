@@ -17,7 +17,7 @@ from console.actions.dead_letters import DeadLetterFilter, Name, NamedDeadLetter
 from console.audit import audit_log
 from controllers.framework.reason import are, format_count, format_names
 from queues.events.block import from_events, parse_event
-from queues.segments.dead_letters import WORDS, DeadLetters
+from queues.segments.dead_letters import REFUSED, WORDS, DeadLetters
 from queues.segments.segment import CHUNK
 from workers.steering.overrides import read_reason
 
@@ -108,6 +108,8 @@ def fix(actor: Actor, name: Name, row: int, event: Mapping[str, Any], reason: st
     held = dead_letters.find(name.queue, name.node, name.id)
     if held is None:
         raise BadInput("letter", f"{name.id} was requeued, fixed, or discarded in the meantime.")
+    if held.is_damaged:
+        raise BadInput("letter", f"{name.id} {WORDS[REFUSED]}.")
     if held.unreadable:
         raise BadInput("event", "is unreadable, so it can't be changed: download it, or discard it.")
     if not 0 <= row < len(held.events):

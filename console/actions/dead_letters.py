@@ -26,6 +26,7 @@ from queues.events.block import TYPE as UNREADABLE
 from queues.events.block import decode_unreadable_bytes
 from queues.models import Container, Queue
 from queues.nodes.addresses import add_login
+from queues.segments.checksum import DAMAGED
 from queues.segments.dead_letters import DeadLetter, DeadLetters
 from queues.segments.segment import Segment, parse_entry_seconds
 
@@ -78,6 +79,11 @@ class NamedDeadLetter:
         return self.stored.worker
 
     @property
+    def is_damaged(self) -> bool:
+        """Return whether its stored bytes differ from those that were published; it can't be requeued."""
+        return self.stored.is_damaged
+
+    @property
     def event_count(self) -> int:
         return self.stored.events
 
@@ -86,14 +92,16 @@ class NamedDeadLetter:
         """Return the events by their fields; if unreadable, why and their bytes."""
         if self.sealed:
             return [], "", b""
+        if self.stored.damage:
+            return [], self.stored.damage, self.stored.data
         try:
             events = self.stored.batch.to_pylist()
         except MalformedEvent as error:
             return [], error.message, self.stored.data
         except (ValueError, OverflowError) as error:  # a time outside the calendar
             return [], f"{self.stored.block_id[:80]} can't be read ({str(error)[:200]}).", self.stored.data
-        met_by_a_worker = len(events) == 1 and events[0]["type"] == UNREADABLE
-        if met_by_a_worker and (carried := decode_unreadable_bytes(events[0]["attributes"])):
+        holds_bytes = len(events) == 1 and events[0]["type"] == (self.stored.kind or UNREADABLE)
+        if holds_bytes and (carried := decode_unreadable_bytes(events[0]["attributes"])):
             return [], self.error, carried
         return events, "", self.stored.data
 
@@ -123,6 +131,8 @@ class NamedDeadLetter:
 
     @property
     def types(self) -> list[str]:
+        if self.is_damaged:
+            return [DAMAGED]
         if self.unreadable:
             return [UNREADABLE]
         return sorted({str(event["type"]) for event in self.events if event["type"] is not None})

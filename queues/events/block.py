@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -74,15 +75,18 @@ def convert_numbers_to_us(numbers: Numbers, unit: int | None = None) -> NDArray[
 # A block whose bytes are not events, kept among the dead letters as one event that contains the bytes.
 
 TYPE = "unreadable"
+NO_DETAILS: Mapping[str, Any] = MappingProxyType({})
 
 
-def build_unreadable_event(block_id: str, at_us: int, data: bytes) -> pa.RecordBatch:
-    """Return the event: type unreadable, attributes {"base64": the bytes}."""
-    attributes = orjson.dumps({"base64": base64.b64encode(data).decode()}).decode()
+def build_unreadable_event(
+    block_id: str, at_us: int, data: bytes, kind: str = TYPE, details: Mapping[str, Any] = NO_DETAILS
+) -> pa.RecordBatch:
+    """Return the event: its type is `kind`, its attributes are the details and {"base64": the bytes}."""
+    attributes = orjson.dumps({**details, "base64": base64.b64encode(data).decode()}).decode()
     event = {
         "id": block_id.replace("\0", "\\0"),
         "time": min(at_us, MAX_TIME_US - 1),
-        "type": TYPE,
+        "type": kind,
         "attributes": attributes,
     }
     return pa.RecordBatch.from_pylist([event], schema=SCHEMA)

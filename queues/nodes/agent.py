@@ -66,6 +66,15 @@ def compute_utilization_by_part(before: NodeSample | None, now: NodeSample, spec
     return UtilizationByPart(cpu, memory, events / spec.capacity.events_per_second)
 
 
+def count_missing_blocks(gauge: Gauge) -> int:
+    """Return how many blocks a segment has lost: those inserted and not removed that are not there.
+
+    Each change of the segment changes its counters in the same step, so a crash loses both. A block is missing without
+    them if its part of the server's file was damaged.
+    """
+    return max(0, int(gauge["inserted_blocks"]) - int(gauge["removed_blocks"]) - int(gauge["length_blocks"]))
+
+
 class Agent:
     """Samples one node and sends heartbeats.
 
@@ -160,6 +169,10 @@ class Agent:
         self._server_time = self._attribute_cpu_time(now, utilised.cpu, thresholds.alpha)
         self._before = now
         self._seq = self._compute_next_seq()
+        damaged_at, damage = max(
+            ((gauge["damaged_at"], gauge["damage"]) for gauge in now.containers.values() if gauge["damaged_at"]),
+            default=(None, ""),
+        )
         # A queue that was moved away is still shown while it has waiting events or dead letters here.
         shown = {
             queue: {**gauge, "server_time_share": self._server_time.get(queue)}
@@ -176,6 +189,11 @@ class Agent:
             parts=utilised,
             memory_bytes=now.memory_bytes,
             ahead_seconds=self._ahead_seconds,
+            damaged_blocks=sum(gauge["damaged_blocks"] for gauge in now.containers.values()),
+            unchecked_blocks=sum(gauge["unchecked_blocks"] for gauge in now.containers.values()),
+            missing_blocks=sum(count_missing_blocks(gauge) for gauge in now.containers.values()),
+            damage=damage,
+            damaged_at=damaged_at,
             containers={queue: convert(ContainerCounters, gauge, queue) for queue, gauge in shown.items()},
         )
 

@@ -109,6 +109,10 @@ class Heartbeat(StoredDocument, frozen=True, kw_only=True):
     seq changes with each beat; at: seconds since 1970 by the agent's clock. raw: the maximum of the parts;
     utilisation: the same, smoothed. containers: by queue. ahead_seconds: how far the agent's clock was ahead of the
     control server's at the previous beat.
+
+    Of all queues, also of those that have left the node: damaged_blocks and unchecked_blocks (counters of
+    `queues.segments.gauge`); missing_blocks: how many the server has lost, by its own counters; damage: the block that
+    was found damaged last, at `damaged_at` (s since 1970 by the node's clock).
     """
 
     seq: int
@@ -120,6 +124,11 @@ class Heartbeat(StoredDocument, frozen=True, kw_only=True):
     parts: UtilizationByPart | None = None
     memory_bytes: int | None = None
     ahead_seconds: float | None = None
+    damaged_blocks: int = 0
+    unchecked_blocks: int = 0
+    missing_blocks: int = 0
+    damage: str = ""
+    damaged_at: float | None = None
     containers: dict[str, ContainerCounters] = {}
 
     def to_json(self) -> bytes:

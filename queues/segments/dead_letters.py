@@ -3,6 +3,9 @@
 A letter is identified by its id, and its displayed content by its digest (SHA-1 of the batch as it is stored). Each
 change is one script that compares both: a letter is requeued, amended, or discarded once, as it was shown, or not at
 all. A crash loses or doubles nothing, since no letter is ever in two places or in none.
+
+A letter has the checksum of its events, which is checked before they are requeued. A letter of the kind `damaged` holds
+a block that was damaged in its segment. Damaged letters can only be downloaded and discarded.
 """
 
 import hashlib
@@ -17,22 +20,26 @@ from common.errors import BadInput
 from queues import keys
 from queues.control.replies import expect_bytes
 from queues.events.block import BlockIds, decode, find_newest_time_us
+from queues.segments.checksum import DAMAGED, compute_checksum, encode_header, parse_count
 from queues.segments.segment import (
     CHUNK,
     FIRST_READ_BLOCKS,
     READ_BYTES,
     REMEMBERED_SECONDS,
     Segment,
-    count_of,
     encode_letters,
     parse_entry_seconds,
 )
 
-GONE, CHANGED = 0, -1
+GONE, CHANGED, REFUSED = 0, -1, -2
 WORDS = {
     GONE: "was requeued, amended, or discarded in the meantime",
     CHANGED: "has changed since it was shown; open it again",
+    REFUSED: "is damaged, so its events can't be requeued or changed; download or discard it",
 }
+# Letters to requeue at a time: their events are read first, to be checked.
+REQUEUED_AT_ONCE = 16
+FIELDS = frozenset((b"c", b"e", b"error", b"n", b"t", b"tries", b"worker", b"block", b"since", b"fixes", b"kind"))
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,8 @@ class DeadLetter:
     """Events that were given up, as they are stored, with explicit ids.
 
     The fields say how many events, why, after how many tries, by which worker, and since when. `fixes`: how often a
-    person has changed its events.
+    person has changed its events. kind: `damaged` for a damaged block, or else "". damage: why the letter itself is
+    damaged; "" if it is intact, or of a version without checksums.
     """
 
     dead_id: str
@@ -52,6 +60,9 @@ class DeadLetter:
     block_id: str
     at_seconds: float
     fixes: int = 0
+    newest_time_us: int = 0
+    kind: str = ""
+    damage: str = ""
 
     @cached_property
     def batch(self) -> pa.RecordBatch:
@@ -65,6 +76,11 @@ class DeadLetter:
     def digest(self) -> str:
         """Return the digest that a change compares: it identifies the letter as it was seen."""
         return hashlib.sha1(self.data, usedforsecurity=False).hexdigest()
+
+    @property
+    def is_damaged(self) -> bool:
+        """Return whether its events must not be processed again."""
+        return self.kind == DAMAGED or self.damage != ""
 
 
 class DeadLetters:
@@ -106,10 +122,15 @@ class DeadLetters:
     def requeue(self, shown: Mapping[str, str], ids: BlockIds | None = None) -> dict[str, int]:
         """Requeue dead letters into the segment, each as a new block whose events keep their ids.
 
-        Returns dead id → events moved, GONE or CHANGED. A moved letter leaves the dead letters in the same step.
+        Returns dead id → events moved, GONE, CHANGED, or REFUSED. A moved letter leaves the dead letters in the same
+        step.
         """
         ids = ids or BlockIds()
-        return self._run_for_each("requeue", shown, lambda dead_id: [dead_id, shown[dead_id], ids()])
+        results: dict[str, int] = {}
+        names = list(shown)
+        for start in range(0, len(names), REQUEUED_AT_ONCE):
+            results |= self._requeue_chunk({name: shown[name] for name in names[start : start + REQUEUED_AT_ONCE]}, ids)
+        return results
 
     def discard(self, shown: Mapping[str, str]) -> dict[str, int]:
         """Delete dead letters for good. Returns dead id → its events, GONE or CHANGED."""
@@ -118,12 +139,18 @@ class DeadLetters:
     def amend(self, dead_id: str, digest: str, batch: pa.RecordBatch) -> str:
         """Replace the events of a letter, and return its new id.
 
-        Its cause, its tries, and its age stay. Raises `BadInput` if it is gone or changed, or if a row has no id.
+        Its cause, its tries, and its age stay. Raises `BadInput` if it is gone, changed, or damaged, or if a row has no
+        id.
         """
         if batch.num_rows == 0 or batch.column(0).null_count:
             raise BadInput("event", "must have at least one event, and every event must have an ID.")
-        content = (batch.serialize().to_pybytes(), batch.num_rows, find_newest_time_us(batch))
+        letter = self.find(dead_id)
+        if letter is None or letter.is_damaged:
+            raise BadInput("letter", f"{dead_id} {WORDS[REFUSED if letter else GONE]}.")
+        data, newest_time_us = batch.serialize().to_pybytes(), find_newest_time_us(batch)
+        checksum = compute_checksum(*encode_header(letter.block_id, batch.num_rows, newest_time_us), data)
         with self._segment.convert_errors():
+            content = (data, batch.num_rows, newest_time_us, checksum)
             answer = self._segment.run_script("amend", dead_id, digest, *content)
         if isinstance(answer, int):
             raise BadInput("letter", f"{dead_id} {WORDS[answer]}.")
@@ -153,7 +180,7 @@ class DeadLetters:
         already.
         """
         passage, kept_ms = f"{worker}/{entry_id}/{block_id}", round(REMEMBERED_SECONDS * 1000)
-        words = (passage, kept_ms, worker, block_id, *encode_letters(rows))
+        words = (passage, kept_ms, worker, block_id, *encode_letters(block_id, rows))
         with self._segment.convert_errors():
             return bool(self._segment.run_script("add_dead_letters", *words))
 
@@ -162,8 +189,28 @@ class DeadLetters:
         with self._segment.convert_errors():
             return int(self._segment.node.xdel(self._key, *dead_ids)) if dead_ids else 0
 
+    def _requeue_chunk(self, shown: Mapping[str, str], ids: BlockIds) -> dict[str, int]:
+        letters = self._find_all(list(shown))
+        results = {name: GONE if letter is None else REFUSED for name, letter in letters.items()}
+        blocks = {
+            name: _build_block(ids(), letter) for name, letter in letters.items() if letter and not letter.is_damaged
+        }
+        # The script compares each digest again: it requeues what was checked, or nothing.
+        return results | self._run_for_each("requeue", blocks, lambda name: [name, shown[name], *blocks[name]])
+
+    def _find_all(self, dead_ids: Sequence[str]) -> dict[str, DeadLetter | None]:
+        """Return the letters with these ids, None for each that is no longer here."""
+        with self._segment.convert_errors(), self._segment.node.pipeline(transaction=False) as pipe:
+            for dead_id in dead_ids:
+                pipe.xrange(self._key, dead_id, dead_id)
+            answers = pipe.execute()
+        return {
+            name: _build_letter(*entries[0]) if entries else None
+            for name, entries in zip(dead_ids, answers, strict=True)
+        }
+
     def _run_for_each(
-        self, script: str, shown: Mapping[str, str], words_of: Callable[[str], Iterable[str]]
+        self, script: str, shown: Iterable[str], words_of: Callable[[str], Iterable[str | bytes]]
     ) -> dict[str, int]:
         results: dict[str, int] = {}
         names = list(shown)
@@ -180,14 +227,37 @@ def _build_letter(dead_id: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
     return DeadLetter(
         dead_id=dead_id.decode(),
         data=fields.get(b"e", b""),
-        events=count_of(fields.get(b"n")),
+        events=parse_count(fields.get(b"n")),
         error=_decode_field(fields, b"error"),
-        tries=count_of(fields.get(b"tries")),
+        tries=parse_count(fields.get(b"tries")),
         worker=_decode_field(fields, b"worker"),
         block_id=_decode_field(fields, b"block"),
-        at_seconds=parse_entry_seconds(dead_id if since_ms is None else b"%d" % count_of(since_ms)),
-        fixes=count_of(fields.get(b"fixes")),
+        at_seconds=parse_entry_seconds(dead_id if since_ms is None else b"%d" % parse_count(since_ms)),
+        fixes=parse_count(fields.get(b"fixes")),
+        newest_time_us=parse_count(fields.get(b"t")),
+        kind=_decode_field(fields, b"kind"),
+        damage=_describe_damage(fields),
     )
+
+
+def _describe_damage(fields: dict[bytes, bytes]) -> str:
+    """Return why a stored letter is damaged; "" if it is intact, or of a version without checksums."""
+    if unknown := sorted(fields.keys() - FIELDS):
+        return f"The dead letter is damaged: unknown field {unknown[0].decode(errors='backslashreplace')[:80]}."
+    stored = fields.get(b"c")
+    if stored is None:
+        return ""
+    computed = compute_checksum(*(fields.get(name, b"") for name in (b"block", b"n", b"t", b"e")))
+    if stored == computed:
+        return ""
+    said = stored.decode(errors="backslashreplace")[:80]
+    return f"The dead letter is damaged: checksum {said}, computed {computed.decode(errors='backslashreplace')}."
+
+
+def _build_block(block_id: str, letter: DeadLetter) -> tuple[bytes, bytes, bytes, bytes]:
+    """Return the header and the checksum of the block that a requeued letter becomes."""
+    header = encode_header(block_id, letter.events, letter.newest_time_us)
+    return (*header, compute_checksum(*header, letter.data))
 
 
 def _decode_field(fields: dict[bytes, bytes], name: bytes) -> str:

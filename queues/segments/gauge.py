@@ -28,20 +28,24 @@ COUNTERS = (
     # The part that was transferred between nodes: neither published nor handled.
     "received_events",
     "sent_events",
+    # Found damaged, and removed without a checksum (blocks of earlier versions).
+    "damaged_blocks",
+    "unchecked_blocks",
 )
 SCRIPTS = load_scripts("segment")
 
 
 LENGTHS = ("length_blocks", "pending_blocks", "retry_blocks", "dead_letters", "leaving_blocks")
-Gauge = dict[str, Any]  # numbers, and the text `dead_error`
+Gauge = dict[str, Any]  # numbers, and the texts `dead_error` and `damage`
 
 
 def read_gauges(node: redis.Redis, queues: Sequence[str]) -> dict[str, Gauge]:
-    """Return {queue: counters, lengths, `oldest_seconds`, and `dead_error`} of each queue's segment on the node.
+    """Return {queue: counters, lengths, ages, and texts} of each queue's segment on the node.
 
-    The age of the oldest entry is in seconds by the node's clock, None if the segment is empty, and negative if the
-    clock was set back since (`queues.nodes.measures`). Each segment is measured in one script, so that its figures
-    belong to one instant. Raises redis-py's errors.
+    `oldest_seconds`: the age of the oldest entry by the node's clock, None if the segment is empty, and negative if the
+    clock was set back since (`queues.nodes.measures`). `dead_error`: of the newest dead letter. `damage`: the block
+    that was found damaged last, `damaged_at` (s since 1970 by the node's clock; None: no block was). Each segment is
+    measured in one script, so that its figures belong to one instant. Raises redis-py's errors.
     """
     script = node.register_script(SCRIPTS["measure"])
     with node.pipeline(transaction=False) as pipeline:
@@ -51,8 +55,10 @@ def read_gauges(node: redis.Redis, queues: Sequence[str]) -> dict[str, Gauge]:
 
 
 def _gauge(values: list[int | bytes]) -> Gauge:
-    *counts, age_ms, error = values
+    *counts, age_ms, error, damage, damaged_at_ms = values
     gauge: Gauge = dict(zip((*COUNTERS, *LENGTHS), map(int, counts), strict=True))
     gauge["oldest_seconds"] = int(age_ms) / 1000 if age_ms != b"" else None
     gauge["dead_error"] = error.decode(errors="replace") if isinstance(error, bytes) else ""
+    gauge["damage"] = damage.decode(errors="replace") if isinstance(damage, bytes) else ""
+    gauge["damaged_at"] = int(damaged_at_ms) / 1000 if damaged_at_ms != b"" else None
     return gauge

@@ -10,7 +10,8 @@ from typing import Any
 from common.errors import MalformedEvent
 from queues.control.replies import expect_bytes
 from queues.events.block import decode
-from queues.segments.segment import Segment, parse_entry_seconds, read_stored_bytes
+from queues.segments.checksum import find_damage, get_data
+from queues.segments.segment import Segment, parse_entry_seconds
 
 MAX_EVENTS = 100
 MAX_BYTES = 4 * 2**20
@@ -43,7 +44,7 @@ def peek(
     read_bytes, end = 0, monotonic() + MAX_SECONDS
     for entry_id, fields in _iterate_entries(segment, newest):
         waiting += _decode_events(entry_id, fields, events - len(waiting), newest)
-        read_bytes += len(read_stored_bytes(fields, b"d"))
+        read_bytes += len(get_data(fields))
         if len(waiting) >= events or read_bytes >= MAX_BYTES or monotonic() >= end:
             return waiting, True
     return waiting, False
@@ -66,8 +67,10 @@ def _iterate_entries(segment: Segment, newest: bool) -> Iterator[tuple[bytes, di
 
 def _decode_events(entry_id: bytes, fields: dict[bytes, bytes], most: int, newest: bool) -> list[WaitingEvent]:
     block, at = fields.get(b"i", entry_id).decode(errors="backslashreplace")[:80], parse_entry_seconds(entry_id)
+    if find_damage(entry_id, fields) is not None:
+        return [WaitingEvent(block, at, None, "is damaged. The next worker moves it to the dead letters.")]
     try:
-        rows = decode(block, read_stored_bytes(fields, b"d")).build_explicit_batch()
+        rows = decode(block, get_data(fields)).build_explicit_batch()
         rows = rows.slice(max(0, rows.num_rows - most)) if newest else rows.slice(0, most)
         events = rows.to_pylist()
     except MalformedEvent as error:

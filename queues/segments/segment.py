@@ -15,11 +15,20 @@ import redis
 from redis.exceptions import ExecAbortError, MasterDownError
 from redis.typing import EncodableT, FieldT
 
-from common.errors import BadInput, NodeFull, NodeUnavailable, describe_connection_error
+from common.errors import BadInput, MalformedEvent, NodeFull, NodeUnavailable, describe_connection_error
 from queues import keys
 from queues.control.connection import know_of_refused_writes
 from queues.control.replies import Fields, expect_bytes
 from queues.events.block import MAX_TIME_US, Block, EncodedBlock, decode, find_newest_time_us
+from queues.segments.checksum import (
+    DAMAGED,
+    Damage,
+    compute_checksum,
+    encode_header,
+    find_damage,
+    get_data,
+    read_header,
+)
 from queues.segments.gauge import COUNTERS, GROUP, SCRIPTS, Gauge, read_gauges
 
 # A flush: all blocks for one node in one MULTI, written straight to the socket.
@@ -44,16 +53,15 @@ class Flush:
         """Return the bytes to send, in order."""
         pieces: list[Any] = []
         pending = bytearray(_MULTI)
-        head = b"*11\r\n$4\r\nXADD\r\n" + self._stream + b"$1\r\n*\r\n$1\r\ni\r\n"
+        # `c` comes first: if its name is damaged into another field's, the later, intact field counts.
+        head = b"*13\r\n$4\r\nXADD\r\n" + self._stream + b"$1\r\n*\r\n$1\r\nc\r\n"
         for block in self.blocks:
             size = len(block.data)
-            pending += (
-                head
-                + _encode_bulk_string(block.block_id.encode())
-                + b"$1\r\nn\r\n"
-                + _encode_bulk_string(b"%d" % block.events)
-            )
-            pending += b"$1\r\nt\r\n" + _encode_bulk_string(b"%d" % block.newest_time_us) + b"$1\r\nd\r\n$%d\r\n" % size
+            header = encode_header(block.block_id, block.events, block.newest_time_us)
+            pending += head + _encode_bulk_string(compute_checksum(*header, block.data))
+            for name, value in zip((b"i", b"n", b"t"), header, strict=True):
+                pending += b"$1\r\n%b\r\n$%d\r\n%b\r\n" % (name, len(value), value)
+            pending += b"$1\r\nd\r\n$%d\r\n" % size
             if size < JOIN_BELOW_BYTES:
                 pending += block.data
             else:
@@ -124,7 +132,7 @@ know_of_refused_writes()
 class ClaimedBlock:
     """A block that a worker has claimed.
 
-    `tries` counts deliveries, this one included; times by the node's clock.
+    `tries` counts deliveries, this one included; times by the node's clock. A block with `damage` must not be handled.
     """
 
     entry_id: str
@@ -134,9 +142,12 @@ class ClaimedBlock:
     newest_time_us: int
     data: bytes
     inserted_at_seconds: float
+    damage: Damage | None = None
 
     def block(self) -> Block:
-        """Return the decoded block. Raises `MalformedEvent` if it can't be read."""
+        """Return the decoded block. Raises `MalformedEvent` if it is damaged, or can't be read."""
+        if self.damage is not None:
+            raise MalformedEvent("block", f"{self.block_id[:80]} is damaged.")
         return decode(self.block_id, self.data)
 
 
@@ -160,8 +171,20 @@ class WaitingBlock(NamedTuple):
     block_id: str = ""
 
 
+class StoredBlock(NamedTuple):
+    """A block as it was read. A block with `damage` must not be processed."""
+
+    entry_id: str
+    block_id: str
+    data: bytes
+    damage: Damage | None
+
+
 class DepartingBlock(NamedTuple):
-    """A block on its way to another node; workers here no longer get it."""
+    """A block on its way to another node; workers here no longer get it.
+
+    checksum: as stored; "" for a block of an earlier version. A block with `damage` must not be sent.
+    """
 
     entry_id: str
     target: str
@@ -169,6 +192,8 @@ class DepartingBlock(NamedTuple):
     events: int
     newest_time_us: int
     data: bytes
+    checksum: bytes = b""
+    damage: Damage | None = None
 
 
 class Segment:
@@ -249,9 +274,24 @@ class Segment:
         (another worker has it, or has finished it), nothing is moved. Raises `BadInput` if a row's id is null: cut rows
         from `Block.explicit()`.
         """
-        letters = encode_letters(rows)
+        letters = encode_letters(claimed.block_id, rows)
         with self.convert_errors():
             gone = self.run_script("dead_letter", claimed.entry_id, worker, claimed.tries, claimed.block_id, *letters)
+        return Removal(gone[0], gone[1])
+
+    def quarantine(self, entry_id: str, damage: Damage, finder: str) -> Removal:
+        """Move a damaged block to the dead letters, as one letter of the kind `damaged` that contains its bytes.
+
+        finder: the process that found it. Only an entry that is still there is moved, whoever holds it: no process may
+        handle it.
+        """
+        place = _format_address(self.node)
+        at_us = round(parse_entry_seconds(entry_id.encode()) * 1e6)
+        data = damage.build_event(place, at_us).serialize().to_pybytes()
+        header = encode_header(damage.block_id, damage.events, damage.newest_time_us)
+        letter = (*header, data, compute_checksum(*header, data), damage.format_sentence(place), DAMAGED)
+        with self.convert_errors():
+            gone = self.run_script("quarantine", entry_id, finder, *letter)
         return Removal(gone[0], gone[1])
 
     def scan(self, after_id: str = "0-0", limit_events: int = 100_000, *, anew: bool = False) -> list[WaitingBlock]:
@@ -267,8 +307,8 @@ class Segment:
             for entry_id, n, t, block_id in rows
         ]
 
-    def read(self, after_id: str, through_id: str, most_bytes: int = READ_BYTES) -> Iterator[tuple[str, str, bytes]]:
-        """Yield (entry id, block id, data) after `after_id` up to and including `through_id`.
+    def read(self, after_id: str, through_id: str, most_bytes: int = READ_BYTES) -> Iterator[StoredBlock]:
+        """Yield the blocks after `after_id` up to and including `through_id`.
 
         The range may be read repeatedly. A request is for about `most_bytes`, estimated from the size of earlier
         blocks.
@@ -279,9 +319,10 @@ class Segment:
                 entries = expect_bytes(self.node).xrange(self.stream, f"({start}", through_id, count)
             size_bytes = 0
             for entry_id, fields in entries:
-                data = read_stored_bytes(fields, b"d")
+                data = get_data(fields)
                 size_bytes += len(data)
-                yield entry_id.decode(), _block_id(entry_id, fields), data
+                damage = find_damage(entry_id, fields)
+                yield StoredBlock(entry_id.decode(), _block_id(entry_id, fields), data, damage)
             if len(entries) < count:
                 return
             start = entries[-1][0].decode()
@@ -309,21 +350,21 @@ class Segment:
         pairs = [part for node, weight in weights.items() for part in (node, weight)]
         with self.convert_errors():
             rows = self.run_script("depart", most_blocks, most_bytes, *pairs)
-        return [
-            DepartingBlock(
-                entry_id.decode(), target.decode(), block_id.decode(errors="backslashreplace"), int(n), int(t), data
-            )
-            for entry_id, target, block_id, n, t, data in rows
-        ]
+        return [_parse_departing(entry_id, target.decode(), _pair_fields(fields)) for entry_id, target, fields in rows]
 
     def receive(self, source: str, block: DepartingBlock) -> bool:
-        """Take a block from node `source`, once: returns False if it was taken before. Raises `NodeFull`."""
+        """Take a block from node `source`, once: returns False if it was taken before.
+
+        The block keeps the checksum of its publisher. Raises `NodeFull`, and `MalformedEvent` if it is damaged.
+        """
+        if block.damage is not None:
+            raise MalformedEvent("block", f"{block.block_id[:80]} is damaged.")
         # The entry, not the block alone: a block may come back one day, and is then to be taken again.
         passage = f"{source}/{block.entry_id}/{block.block_id}"
         kept_ms = round(REMEMBERED_SECONDS * 1000)
-        content = (block.block_id, block.events, block.newest_time_us, block.data)
+        content = (block.block_id, block.events, block.newest_time_us, block.data, block.checksum)
         with self.convert_errors():
-            return bool(self.run_script("receive", passage, *content, kept_ms))
+            return bool(self.run_script("receive", passage, kept_ms, *content))
 
     def confirm(self, entry_ids: Sequence[str]) -> Removal:
         """Remove blocks that have been received elsewhere; only marked ones, and each counts once."""
@@ -422,45 +463,55 @@ def _extract_entries(reply: Any) -> list[Any]:
 
 def _parse_claim(entry_id: bytes, fields: Fields | Sequence[bytes], tries: int) -> ClaimedBlock:
     if not isinstance(fields, dict):
-        fields = dict(zip(fields[::2], fields[1::2], strict=True))
+        fields = _pair_fields(fields)
+    events, newest_time_us = read_header(fields)
     return ClaimedBlock(
         entry_id=entry_id.decode(),
         block_id=_block_id(entry_id, fields),
-        events=count_of(fields.get(b"n")),
+        events=events,
         tries=tries,
-        newest_time_us=min(count_of(fields.get(b"t")), MAX_TIME_US - 1),
-        data=read_stored_bytes(fields, b"d"),
+        newest_time_us=min(newest_time_us, MAX_TIME_US - 1),
+        data=get_data(fields),
         inserted_at_seconds=parse_entry_seconds(entry_id),
+        damage=find_damage(entry_id, fields),
     )
 
 
-def encode_letters(rows: Sequence[tuple[pa.RecordBatch, str]]) -> list[Any]:
-    """Return data, error, events, and newest time of each letter. Raises `BadInput`."""
+def _parse_departing(entry_id: bytes, target: str, fields: Fields) -> DepartingBlock:
+    events, newest_time_us = read_header(fields)
+    return DepartingBlock(
+        entry_id=entry_id.decode(),
+        target=target,
+        block_id=_block_id(entry_id, fields),
+        events=events,
+        newest_time_us=newest_time_us,
+        data=get_data(fields),
+        checksum=fields.get(b"c", b""),
+        damage=find_damage(entry_id, fields),
+    )
+
+
+def _pair_fields(parts: Sequence[bytes]) -> Fields:
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def encode_letters(block_id: str, rows: Sequence[tuple[pa.RecordBatch, str]]) -> list[Any]:
+    """Return data, error, events, newest time, and checksum of each letter of a block. Raises `BadInput`."""
     letters: list[Any] = []
     for batch, error in rows:
         if batch.num_rows == 0 or batch.column(0).null_count:
             raise BadInput("rows", "must be batches of at least 1 row with explicit IDs (Block.explicit()).")
-        data = batch.serialize().to_pybytes()
+        data, newest_time_us = batch.serialize().to_pybytes(), find_newest_time_us(batch)
         # The error of a handler may quote text that is not Unicode.
         said = error[:2000].encode(errors="backslashreplace")
-        letters += [data, said, batch.num_rows, find_newest_time_us(batch)]
+        checksum = compute_checksum(*encode_header(block_id, batch.num_rows, newest_time_us), data)
+        letters += [data, said, batch.num_rows, newest_time_us, checksum]
     return letters
 
 
 def parse_entry_seconds(entry_id: bytes) -> float:
     """Return the time of a stream id. The id starts with the node's clock in milliseconds, or with a foreign value."""
     return min(int(entry_id.split(b"-")[0]) / 1000, MAX_TIME_US / 1e6 - 1)
-
-
-def count_of(text: bytes | None) -> int:
-    """Return a stored number; 0 for any other value, since a foreign value must not stop a process."""
-    return int(text) if text is not None and text.isdigit() and len(text) < 17 else 0
-
-
-def read_stored_bytes(fields: Mapping[bytes, bytes], name: bytes) -> bytes:
-    """Return the events of an entry; if it has none, everything that it has, so that it can be inspected."""
-    stored = fields.get(name)
-    return b"\n".join(part + b"=" + value for part, value in fields.items()) if stored is None else stored
 
 
 def _block_id(entry_id: bytes, fields: Mapping[bytes, bytes]) -> str:

@@ -150,7 +150,7 @@ class Pipeline(RuleBasedStateMachine):
         read = [
             decode(block_id, data).batch
             for part in parts
-            for _, block_id, data in self.at[part.container.split("/")[1]].read(part.after, part.through)
+            for _, block_id, data, _ in self.at[part.container.split("/")[1]].read(part.after, part.through)
         ]
         table = pa.Table.from_batches(read).sort_by("time").combine_chunks()
         assert table.num_rows == sum(each.events for each in given), "nothing that is given was trimmed"
@@ -438,7 +438,7 @@ class Pipeline(RuleBasedStateMachine):
         waiting = {
             name
             for segment in self.at.values()
-            for _, block_id, data in segment.read("0-0", "+")
+            for _, block_id, data, _ in segment.read("0-0", "+")
             for name in decode(block_id, data).get_event_ids().to_pylist()
         }
         for result in self.results.read_after("0-0"):

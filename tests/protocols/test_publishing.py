@@ -72,7 +72,7 @@ class Publishing(RuleBasedStateMachine):
         """Event id → (block id, node) of each copy."""
         found: dict[str, list[tuple[str, str]]] = {}
         for name in NAMES:
-            for _, block_id, data in Segment(self.nodes[name].keeper, QUEUE).read("0-0", "+"):
+            for _, block_id, data, _ in Segment(self.nodes[name].keeper, QUEUE).read("0-0", "+"):
                 for event in decode(block_id, data).get_event_ids().to_pylist():
                     found.setdefault(event, []).append((block_id, name))
         return found

@@ -79,7 +79,7 @@ class Transfers(RuleBasedStateMachine):
         marked = {key.decode(): value.decode() for key, value in
                   self.at[name].node.hgetall(keys.LEAVING.build("alert")).items()}  # fmt: skip
         found: Counter[str] = Counter()
-        for entry_id, block_id, data in self.at[name].read("0-0", "+"):
+        for entry_id, block_id, data, _ in self.at[name].read("0-0", "+"):
             target = marked.get(entry_id)
             passage = f"{name}/{entry_id}/{block_id}"
             received = keys.RECEIVED.build("alert")

@@ -19,6 +19,7 @@ from celery import current_app
 from common.errors import BadInput, MalformedEvent
 from controllers.retries.circuit import DestinationCalls
 from queues.events.block import build_unreadable_event, decode
+from queues.segments.checksum import Damage
 from queues.segments.segment import ClaimedBlock, Segment
 from queues.topology import QueueSpec, Topology
 from workers.consumer.attempt import BEGINS_WITHIN_SECONDS, DeadlineExceeded, HandlerCall
@@ -261,9 +262,18 @@ class Consumer:
         self._tally.blocks += 1
         self._dead_lettered(poison)
 
+    def _quarantine(self, block: ClaimedBlock, damage: Damage) -> None:
+        """Move a damaged block to the dead letters: its events are never handled."""
+        removed = self._segment.quarantine(block.entry_id, damage, self._worker_id)
+        self._tally.dead += removed.events
+        self._tally.blocks += removed.blocks
+
     def _decode_blocks(self, claimed: Sequence[ClaimedBlock]) -> list[tuple[ClaimedBlock, Delivery]]:
         pairs = []
         for block in claimed:
+            if block.damage is not None:
+                self._quarantine(block, block.damage)
+                continue
             try:
                 batch = decode(block.block_id, block.data).batch
             except MalformedEvent as error:

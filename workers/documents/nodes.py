@@ -3,12 +3,13 @@
 import math
 from typing import Annotated
 
-from common.stored_document import Bytes, PerSecond, Seconds, Share, StoredDocument, describe, describe_metric
+from common.stored_document import Bytes, Instant, PerSecond, Seconds, Share, StoredDocument, describe, describe_metric
 from queues.nodes.heartbeat import UtilizationByPart
 from queues.nodes.node_state import STATES
 from queues.topology import Capacity, NodeSpec
 
 _SPEC = NodeSpec("", "")
+DAMAGE_SECONDS = 86_400.0  # how long a damaged block is a reason to watch its node
 NodeState = Annotated[str, describe(values=STATES)]
 
 
@@ -42,7 +43,17 @@ class NodeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     ahead_seconds: Annotated[
         Seconds | None, describe("Clock offset of its agent from the control server, s; positive: ahead.")
     ] = None
+    damaged_blocks: Annotated[int, describe("Blocks found damaged", metric="counter")] = 0
+    unchecked_blocks: Annotated[int, describe("Blocks removed without a checksum", metric="counter")] = 0
+    missing_blocks: Annotated[int, describe("Blocks that its server has lost", metric="gauge")] = 0
+    damage: Annotated[str, describe("The block that was found damaged last.")] = ""
+    damaged_at: Annotated[Instant | None, describe("When it was found, by the node's clock; null: none was.")] = None
     unreadable: Annotated[str | None, describe("Why the newest heartbeat can't be read; null: readable.")] = None
+
+    def count_damaged_blocks(self, now: float) -> int:
+        """Return the blocks that were found damaged; 0 if none was found in the last day."""
+        is_recent = self.damaged_at is not None and abs(now - self.damaged_at) < DAMAGE_SECONDS
+        return self.damaged_blocks if is_recent else 0
 
     @property
     def usable_per_second(self) -> float:

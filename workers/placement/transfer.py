@@ -17,6 +17,7 @@ from queues.segments.segment import DepartingBlock, Segment
 
 CHUNK_BLOCKS = 64
 CHUNK_LETTERS = 64
+FINDER = "transfer"  # the finder of damaged blocks
 # Each is a round trip, however small it is: a pass must end long before the lease of its plan.
 MAX_MOVED = 4_000
 # The same applies if a round trip is long: other due work of the process waits meanwhile.
@@ -78,7 +79,8 @@ class Route:
 
         The limits are about `budget_bytes`, and `most`. After the deadline, too, one block is moved, so that every pass
         makes progress. A target that does not answer or is full is skipped for the rest of the pass; its blocks stay
-        marked. Raises `NodeUnavailable` if the source does not answer.
+        marked. A damaged block becomes a dead letter of the source. Raises `NodeUnavailable` if the source does not
+        answer.
         """
         done = TransferResult()
         weights = dict(self.weights)
@@ -151,6 +153,9 @@ class Route:
             if arrived and deadline.is_over:
                 break
             if block.target in failed:
+                continue
+            if block.damage is not None:
+                self.source.quarantine(block.entry_id, block.damage, FINDER)
                 continue
             try:
                 self.targets[block.target].receive(self.node, block)

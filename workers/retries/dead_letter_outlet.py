@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from common.errors import NodeFull, NodeUnavailable
 from queues import projection
-from queues.segments.dead_letters import CHANGED, WORDS, DeadLetters
+from queues.segments.dead_letters import GONE, WORDS, DeadLetters
 from workers.placement.execution import get_segment
 from workers.plants.foreign.retry_outlet import RetriedTask
 from workers.plants.plant import PlantUnavailable
@@ -32,7 +32,7 @@ class DeadLetterOutlet:
         self._topology = projection.read_database()
         self._places = sorted({tuple(item.id.split("/")[:2]) for item in items})
         self._dead: int | None = None
-        self._changed: list[int] = []
+        self._refused: dict[int, int] = {}  # position → why, a key of WORDS
 
     def write_staging(self, tasks: Sequence[RetriedTask]) -> int:
         """Return the number of letters: they stay where they are."""
@@ -42,7 +42,7 @@ class DeadLetterOutlet:
         return len(self._items) - self._position
 
     def send(self, most: int) -> int:
-        """Requeue the next letters. One that changed since it was shown stays a dead letter, and counts as failed."""
+        """Requeue the next letters. One that has changed or is damaged stays a dead letter, and counts as failed."""
         part = self._items[self._position : self._position + most]
         places: dict[tuple[str, str], dict[str, str]] = {}
         positions: dict[tuple[str, str, str], int] = {}
@@ -53,8 +53,8 @@ class DeadLetterOutlet:
         with _convert_errors():
             for (queue, node), shown in places.items():
                 answers = DeadLetters(get_segment(self._topology, queue, node)).requeue(shown)
-                changed = [dead_id for dead_id, answer in answers.items() if answer == CHANGED]
-                self._changed += [positions[queue, node, dead_id] for dead_id in changed]
+                refused = {dead_id: answer for dead_id, answer in answers.items() if answer < GONE}
+                self._refused |= {positions[queue, node, dead_id]: answer for dead_id, answer in refused.items()}
                 if self._dead is not None:
                     self._dead -= sum(answer > 0 for answer in answers.values())
         self._position += len(part)
@@ -72,8 +72,8 @@ class DeadLetterOutlet:
         dead = sum(row["dead_letters"] for row in self._measure())
         new = max(0, dead - self._dead) if self._dead is not None else 0
         self._dead = dead
-        ended = {position: RetryOutcome(WORDS[CHANGED]) for position in self._changed if position in open_tasks}
-        self._changed = []
+        refused, self._refused = self._refused, {}
+        ended = {place: RetryOutcome(WORDS[answer]) for place, answer in refused.items() if place in open_tasks}
         oldest = [position for position in sorted(open_tasks, key=open_tasks.__getitem__) if position not in ended]
         ended |= dict.fromkeys(oldest[:new], RetryOutcome(FAILED_AGAIN))
         ended |= {position: RetryOutcome() for position in oldest[new:] if now - open_tasks[position] >= DEAD_SECONDS}

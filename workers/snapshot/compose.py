@@ -300,6 +300,11 @@ def _build_node_status(inputs: SnapshotInputs, spec: NodeSpec, queues: Mapping[s
         cordoned=spec.cordoned,
         last_state=last_state,
         ahead_seconds=heartbeat.ahead_seconds if heartbeat else None,
+        damaged_blocks=heartbeat.damaged_blocks if heartbeat else 0,
+        unchecked_blocks=heartbeat.unchecked_blocks if heartbeat else 0,
+        missing_blocks=heartbeat.missing_blocks if heartbeat else 0,
+        damage=heartbeat.damage if heartbeat else "",
+        damaged_at=heartbeat.damaged_at if heartbeat else None,
         unreadable=unreadable,
     )
 

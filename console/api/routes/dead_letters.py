@@ -57,6 +57,9 @@ class DeadLetterRow(TypedDict):
         bool, describe("Whether the contents are omitted because you don't have the permission queue.peek.")
     ]
     unreadable: UnreadableBytes | None
+    is_damaged: Annotated[
+        bool, describe("Whether the stored bytes differ from those that were published; it can't be requeued.")
+    ]
     error: str
     tries: int
     worker: str
@@ -231,4 +234,5 @@ def _build_letter_row(letter: dead_letters.NamedDeadLetter) -> DeadLetterRow:
         event_count=letter.event_count,
         sealed=letter.sealed,
         unreadable=unreadable if letter.unreadable else None,
+        is_damaged=letter.is_damaged,
     )

@@ -25,6 +25,7 @@ BENCHES = {
     "splitter": "queues",
     "segment": "queues",
     "brownout": "queues",
+    "damage": "queues",
     "pipeline": "pipeline",
     "matcher": "pipeline",
     "windows": "pipeline",
@@ -58,7 +59,13 @@ BENCHES = {
 }
 
 # Of some benches.
-OPTIONS = {"rules": ("count", "seed"), "task_history": ("count",), "retry": ("count",), "vanish": ("count",)}
+OPTIONS = {
+    "rules": ("count", "seed"),
+    "task_history": ("count",),
+    "retry": ("count",),
+    "vanish": ("count",),
+    "damage": ("seed",),
+}
 MAX_COUNT = 10_000_000
 MAX_SECONDS = 43_200  # takes a night
 ADDITIONS = 10_000_000
@@ -125,8 +132,9 @@ class Command(JsonCommand):
         parser.add_argument("--all", action="store_true", help="all available benchmarks")
         parser.add_argument("--seconds", type=parse_option_number, default=3.0, help="duration of each measurement, s")
         counted = "expressions of `rules`, tasks that `task_history` stores or `retry` sends, or rounds of `vanish`"
+        seeded = "seed of the expressions that `rules` makes, or of the bits that `damage` flips"
         parser.add_argument("--count", type=parse_option_whole_number, help=counted)
-        parser.add_argument("--seed", type=parse_option_whole_number, help="seed of the expressions that `rules` makes")
+        parser.add_argument("--seed", type=parse_option_whole_number, help=seeded)
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
         parser.add_argument("--strict", action="store_true", help="exit with 1 if a figure exceeds its limit")
 

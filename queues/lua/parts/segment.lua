@@ -12,6 +12,28 @@ local function count(text)
   if not number or number ~= math.floor(number) or number < 0 or number > 2^53 then return 0 end
   return number
 end
+-- Returns whether a block's header (ID, events, newest time) is as its publisher wrote it, and the publisher's copy of
+-- the events. A block of an earlier version has neither, and counts as intact: `queues.segments.checksum`.
+local function check_header(got)
+  local copy, digest = string.match(got.c or '', ' (%d+) (%x+)$')
+  if not copy then return true end
+  local header = (got.i or '') .. ' ' .. (got.n or '') .. ' ' .. (got.t or '')
+  return string.sub(redis.sha1hex(header), 1, 8) == digest, copy
+end
+-- Returns the events of a block as they were counted when it was stored, even if one of its fields is damaged.
+local function events_of(got)
+  local copy = string.match(got.c or '', ' (%d+) %x+$')
+  if not copy or copy == got.n then return count(got.n) end
+  local is_intact = check_header(got)
+  return count(is_intact and got.n or copy)
+end
+-- Returns the bytes of a block's data. If the name of that field is damaged, the data is the longest field.
+local function bytes_of(got)
+  if got.d or not got.c then return #(got.d or '') end
+  local longest = 0
+  for _, value in pairs(got) do longest = math.max(longest, #value) end
+  return longest
+end
 local function now_ms()
   local t = redis.call('TIME')
   return t[1] * 1000 + math.floor(t[2] / 1000)
@@ -69,9 +91,10 @@ local function remove(id)
   if not entry then return 0, 0 end
   redis.call('XDEL', stream, id)
   local got = fields(entry)
-  local n, bytes = count(got.n), #(got.d or '')
+  local n = events_of(got)
   redis.call('HINCRBY', counters, 'removed_events', n)
   redis.call('HINCRBY', counters, 'removed_blocks', 1)
-  redis.call('HINCRBY', counters, 'removed_bytes', bytes)
+  redis.call('HINCRBY', counters, 'removed_bytes', bytes_of(got))
+  if not got.c and #entry[2] == 8 then redis.call('HINCRBY', counters, 'unchecked_blocks', 1) end
   return n, 1
 end

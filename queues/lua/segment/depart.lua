@@ -2,7 +2,7 @@
 -- Marks entries for other nodes by weight, and returns them for transfer; entries marked before come first.
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, maximum blocks, maximum bytes, then for each node: its name, its weight
--- Answer  {{id, node, block, events, newest time, data}, …}
+-- Answer  {{id, node, fields}, …}
 -- include parts/segment
 grouped()
 local most_blocks, most_bytes = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -20,9 +20,8 @@ local function target_of(block)
   end
 end
 local function add(entry, target)
-  local got = fields(entry)
-  rows[#rows + 1] = {entry[1], target, got.i or entry[1], count(got.n), count(got.t), got.d or ''}
-  bytes = bytes + #(got.d or '')
+  rows[#rows + 1] = {entry[1], target, entry[2]}
+  bytes = bytes + bytes_of(fields(entry))
 end
 local marked = redis.call('HGETALL', leaving)
 for i = 1, #marked, 2 do

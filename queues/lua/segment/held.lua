@@ -8,6 +8,6 @@ local events, bytes = 0, 0
 local entries = redis.call('XRANGE', stream, ARGV[2], '+', 'COUNT', ARGV[3])
 for _, entry in ipairs(entries) do
   local got = fields(entry)
-  events, bytes = events + count(got.n), bytes + #(got.d or '')
+  events, bytes = events + events_of(got), bytes + bytes_of(got)
 end
 return {events, #entries, bytes, #entries > 0 and entries[#entries][1] or ''}

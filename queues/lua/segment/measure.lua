@@ -3,7 +3,8 @@
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, names of counters
 -- Answer  the counters; entries, pending, failed ones that wait for a retry, dead and leaving entries; ms since the oldest was
---         stored: "" if there is none, negative if the clock was set back since; the error of the newest dead entry
+--         stored: "" if there is none, negative if the clock was set back since; the error of the newest dead entry;
+--         the block that was found damaged last, and when (ms; "": none was)
 -- include parts/segment
 local values = {}
 for i = 2, #ARGV do values[#values + 1] = redis.call('HGET', counters, ARGV[i]) or '0' end
@@ -21,4 +22,6 @@ values[#values + 1] = ''
 for i = 1, newest and #newest[2] or 0, 2 do
   if newest[2][i] == 'error' then values[#values] = string.sub(newest[2][i + 1], 1, 300) end
 end
+values[#values + 1] = redis.call('HGET', counters, 'damage') or ''
+values[#values + 1] = redis.call('HGET', counters, 'damaged_at_ms') or ''
 return values

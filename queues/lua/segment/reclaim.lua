@@ -17,7 +17,7 @@ local function take(id)
   if not entry or not entry[2] then return end
   found[#found + 1] = {id, entry[2], (tries[1] and tries[1][4] or 0) + 1}
   local got = fields(entry)
-  events_left, bytes_left = events_left - count(got.n), bytes_left - #(got.d or '')
+  events_left, bytes_left = events_left - events_of(got), bytes_left - bytes_of(got)
 end
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', retry, '-inf', now, 'LIMIT', 0, 1000)) do
   if not has_room() then break end

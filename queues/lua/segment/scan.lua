@@ -10,9 +10,11 @@ local function read(from)
     local entries = redis.call('XRANGE', stream, from, '+', 'COUNT', 16)
     for _, entry in ipairs(entries) do
       local got = fields(entry)
-      events = events + count(got.n)
+      local n, is_intact = events_of(got), check_header(got)
+      events = events + n
       if #rows > 0 and events > limit then return end
-      rows[#rows + 1] = {entry[1], count(got.n), count(got.t), got.i or ''}
+      -- A damaged time would move the watermark, and a damaged ID the order of a producer: neither is known.
+      rows[#rows + 1] = {entry[1], n, is_intact and count(got.t) or 0, is_intact and got.i or ''}
       from = '(' .. entry[1]
     end
     if #entries < 16 then return end

@@ -36,7 +36,7 @@ def publish(capsys, *arguments):
 def stored(nodes, queue="alert"):
     rows = []
     for server in nodes.values():
-        for _, block_id, data in Segment(server.client(), queue).read("0-0", "+"):
+        for _, block_id, data, _ in Segment(server.client(), queue).read("0-0", "+"):
             rows += decode(block_id, data).batch.to_pylist()
     return rows
 

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 from django.test import Client
 
+from bench.queues.bit_flips import flip_bit, rewrite_entries
 from common.errors import NodeUnavailable
 from console.actions import dead_letter_steering, dead_letters
 from console.models import AuditEntry
@@ -333,3 +334,35 @@ def test_the_api_lists_mends_requeues_and_discards(secrets, many, control):
     report = post("discard", {"filter": {"queue": "orders"}, "confirm": "orders", **counted}).json()
     assert (report["letters"], report["refused"]) == (60, [])
     assert Client().get("/api/v1/dead-letters/orders/n1/1-0", **headers).status_code == 404
+
+
+@pytest.fixture
+def damaged(poisoned, control):
+    """The name of a letter that holds a damaged block."""
+    segment = Segment(poisoned["n1"].client(), "alert")
+    segment.publish(blocks_of(4))
+    rewrite_entries(segment.node, segment.stream, lambda place, parts: [*parts[:-1], flip_bit(parts[-1], 777)])
+    for each in segment.claim("w1", 100, 60):
+        segment.quarantine(each.entry_id, each.damage, "w1")
+    letter = DeadLetters(segment).read()[-1]
+    return f"alert/n1/{letter.dead_id}/{letter.digest}"
+
+
+def test_a_damaged_letter_is_shown_with_what_it_held_and_offers_no_requeue(operator, damaged):
+    assert damaged in listed(operator, "?type=damaged")
+    page = operator.get(f"/dead-letters/{damaged.rpartition('/')[0]}/").content.decode()
+    assert "Damaged events" in page and "4 events, newest" in page
+    assert 'value="requeue"' not in page and 'value="discard"' in page
+    row = operator.get(f"/api/v1/dead-letters/{damaged.rpartition('/')[0]}").json()
+    assert (row["is_damaged"], row["events"], row["event_count"]) == (True, [], 4)
+    stored = operator.get(f"/dead-letters/{damaged.rpartition('/')[0]}/bytes").content
+    assert stored == flip_bit(blocks_of(4)[0].data.to_pybytes(), 777)
+
+
+def test_a_damaged_letter_is_not_requeued_or_mended_and_its_discard_is_audited(operator, damaged):
+    answer = fetch(operator, ACT, {"action": "requeue", "letter": damaged, **REASON})
+    assert answer.status_code == 422 and "is damaged" in answer.json()["errors"]["letter"][0]
+    assert "is damaged" in mend(operator, damaged, type="b").json()["errors"]["letter"][0]
+    posted = {"action": "discard", "letter": damaged, "confirm": "alert", **REASON}
+    assert fetch(operator, ACT, posted).json()["events"] == 4
+    assert ("operator", "dead_letters.discard", "alert") in audited()

@@ -9,6 +9,7 @@ import time
 import pytest
 import redis
 
+from bench.queues.bit_flips import flip_bit, rewrite_entries
 from queues import keys
 from queues.nodes import agent as agents
 from queues.nodes.agent import Agent, NodeSample, compute_utilization_by_part, connect
@@ -56,13 +57,34 @@ def test_a_heartbeat_says_state_parts_and_containers(agent, control, nodes):
     heartbeat = json.loads(control.hget(keys.HEARTBEATS, "n1"))
     assert set(heartbeat) == {
         "node", "seq", "at", "state", "utilisation", "raw", "parts", "memory_bytes", "containers",
-        "ahead_seconds",
+        "ahead_seconds", "damaged_blocks", "unchecked_blocks", "missing_blocks", "damage", "damaged_at",
     }  # fmt: skip
     assert (heartbeat["state"], heartbeat["at"]) == ("NORMAL", 1_790_000_000.0)
     assert heartbeat["raw"] == max(heartbeat["parts"].values())
     assert heartbeat["containers"]["alert"]["inserted_events"] == 8
     assert heartbeat["containers"]["alert"]["length_blocks"] == 2
     assert set(heartbeat["containers"]) == {"alert", "process", "telemetry"}
+
+
+def test_a_heartbeat_names_the_block_that_was_found_damaged_last_after_its_queue_has_left(agent, nodes):
+    segment = Segment(nodes["n1"].client(), "alert")
+    segment.publish(blocks_of(8))
+    rewrite_entries(segment.node, segment.stream, lambda place, parts: [*parts[:-1], flip_bit(parts[-1], 9)])
+    for stored in segment.read("0-0", "+"):
+        segment.quarantine(stored.entry_id, stored.damage, "w1")
+    segment.node.delete(keys.DEAD.build("alert"))
+    heartbeat = agent.beat()
+    assert (heartbeat.damaged_blocks, heartbeat.missing_blocks, heartbeat.unchecked_blocks) == (2, 0, 0)
+    assert "4 events" in heartbeat.damage
+    assert heartbeat.damaged_at == pytest.approx(time.time(), abs=MAX_SECONDS)
+
+
+def test_a_heartbeat_counts_blocks_that_the_server_has_lost(agent, nodes):
+    segment = Segment(nodes["n1"].client(), "alert")
+    segment.publish(blocks_of(12))
+    assert agent.beat().missing_blocks == 0
+    segment.node.xtrim(segment.stream, maxlen=1, approximate=False)
+    assert agent.beat().missing_blocks == 2
 
 
 def test_a_node_beats_on_while_the_topology_can_not_be_read(agent, control, nodes):

@@ -34,7 +34,7 @@ def stored_ids(nodes: dict[str, Server], queue: str = "alert") -> list[str]:
     found: list[str] = []
     for server in nodes.values():
         if server.process is not None:
-            for _, block_id, data in Segment(server.client(), queue).read("0-0", "+"):
+            for _, block_id, data, _ in Segment(server.client(), queue).read("0-0", "+"):
                 found += decode(block_id, data).get_event_ids().to_pylist()
     return found
 
@@ -53,7 +53,7 @@ def test_what_one_call_publishes_lies_in_each_container_in_its_order(client, nod
     for server in nodes.values():
         firsts = [
             int(decode(block_id, data).get_event_ids()[0].as_py()[1:])
-            for _, block_id, data in Segment(server.client(), "alert").read("0-0", "+")
+            for _, block_id, data, _ in Segment(server.client(), "alert").read("0-0", "+")
         ]
         assert firsts == sorted(firsts)
 
@@ -279,7 +279,9 @@ def test_ready_made_blocks_keep_their_ids(client, nodes):
     blocks = blocks_of(8)
     client.publish_blocks("alert", blocks)
     found = [
-        block_id for server in nodes.values() for _, block_id, _ in Segment(server.client(), "alert").read("0-0", "+")
+        block_id
+        for server in nodes.values()
+        for _, block_id, _, _ in Segment(server.client(), "alert").read("0-0", "+")
     ]
     assert sorted(found) == [block.block_id for block in blocks]
 

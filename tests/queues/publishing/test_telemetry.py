@@ -157,7 +157,7 @@ def stored_ids(client: Client) -> list[str]:
     return [
         event
         for name in ("n1", "n2", "n3")
-        for _, block_id, data in client.get_segment("telemetry", name).read("0-0", "+")
+        for _, block_id, data, _ in client.get_segment("telemetry", name).read("0-0", "+")
         for event in decode(block_id, data).get_event_ids().to_pylist()
     ]
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from bench.queues.bit_flips import flip_bit, rewrite_entries
 from queues.events.block import EncodedBlock
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.gauge import GROUP
@@ -270,6 +271,22 @@ def test_an_unreadable_block_becomes_a_dead_letter_with_its_bytes(segment):
     assert report.effects == 8
     assert (report.events, report.dead) == (8, 7), "all of it counts as dead, and none of it as handled"
     assert segment.measure()["length_blocks"] == 0
+
+
+def test_a_damaged_block_is_never_handled_and_the_others_are(segment):
+    fill(segment, 3)
+    rewrite_entries(
+        segment.node, segment.stream, lambda place, parts: parts if place else [*parts[:-1], flip_bit(parts[-1], 777)]
+    )
+    handler = Recorder()
+    report = work(segment, handler)
+    (letter,) = DeadLetters(segment).read()
+    assert (letter.kind, letter.events) == ("damaged", 8)
+    assert len(handler.handled) == 16 and not any(name.startswith(letter.block_id) for name in handler.handled)
+    assert (report.events, report.dead, report.blocks) == (16, 8, 3)
+    counters = segment.get_counters()
+    assert counters["inserted_events"] == counters["removed_events"] == 24
+    assert (counters["dead_events"], counters["damaged_blocks"]) == (8, 1)
 
 
 def test_blocks_of_a_worker_that_died_are_taken_over(segment):

@@ -396,7 +396,7 @@ def outcome(phase: Phase, nodes: Mapping[str, object], window_seconds: float = 1
 
 def _alerts(nodes: Mapping[str, object]) -> Iterator[tuple[int, dict]]:
     for server in nodes.values():
-        for entry_id, block_id, data in Segment(server.client(), "alert").read("0-0", "+"):
+        for entry_id, block_id, data, _ in Segment(server.client(), "alert").read("0-0", "+"):
             at_ms = int((entry_id.decode() if isinstance(entry_id, bytes) else entry_id).split("-")[0])
             for event in block.decode(block_id, data).batch.to_pylist():
                 yield at_ms, event

@@ -157,7 +157,7 @@ def alerts(nodes) -> dict[str, tuple]:
     """Alert id → what it says, of everything that was published to queue alert."""
     found = {}
     for server in nodes.values():
-        for _, block_id, data in Segment(server.client(), "alert").read("0-0", "+"):
+        for _, block_id, data, _ in Segment(server.client(), "alert").read("0-0", "+"):
             for event in block.decode(block_id, data).batch.to_pylist():
                 events = json.loads(event["attributes"])["events"]
                 said = (event["key"], event["source"], tuple(each["id"] for each in events))

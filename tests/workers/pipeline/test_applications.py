@@ -48,7 +48,7 @@ def emitted(nodes) -> list[tuple[str, str]]:
     """(type, source) of every complex event in queue alert."""
     found = []
     for server in nodes.values():
-        for _, block_id, data in Segment(server.client(), "alert").read("0-0", "+"):
+        for _, block_id, data, _ in Segment(server.client(), "alert").read("0-0", "+"):
             rows = block.decode(block_id, data).batch.to_pylist()
             found += [(row["type"], row["source"]) for row in rows]
     return sorted(found)

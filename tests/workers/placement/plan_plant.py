@@ -80,7 +80,7 @@ class Plant:
         return {
             node: sorted(
                 name
-                for _, block_id, data in self.segment(queue, node).read("0-0", "+")
+                for _, block_id, data, _ in self.segment(queue, node).read("0-0", "+")
                 for name in decode(block_id, data).get_event_ids().to_pylist()
             )
             for node in self.servers

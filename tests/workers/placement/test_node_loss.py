@@ -98,7 +98,7 @@ def live(second, seconds):
 def stored(nodes):
     found = set()
     for server in nodes.values():
-        for _, block_id, data in Segment(server.client(), "alert").read("0-0", "+"):
+        for _, block_id, data, _ in Segment(server.client(), "alert").read("0-0", "+"):
             found.update(decode(block_id, data).get_event_ids().to_pylist())
     return found
 

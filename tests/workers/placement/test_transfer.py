@@ -29,7 +29,7 @@ def route(at, weights=None, source="n1"):
 def ids(segment):
     return [
         name
-        for _, block_id, data in segment.read("0-0", "+")
+        for _, block_id, data, _ in segment.read("0-0", "+")
         for name in decode(block_id, data).get_event_ids().to_pylist()
     ]
 

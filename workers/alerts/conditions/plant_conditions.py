@@ -188,6 +188,23 @@ def node_memory(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 
 @register_condition(
+    "Damaged blocks of a node, if one was found in the last day, and blocks that its server has lost.",
+    unit="blocks",
+    label="node",
+    has_preview=False,  # no series says when a block was found
+    rule=ShippedRule("block-damaged", "Node {node} has damaged or missing blocks", 1, 1, severity="critical"),
+    impact="Damaged blocks are dead letters, and missing blocks are lost. Their events are not processed.",
+    first_step="Check the memory and the disk of the node's host. Drain the node until you know the cause.",
+)
+def block_damaged(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for name, node in evidence.plant.nodes.items():
+        damaged = node.count_damaged_blocks(evidence.now)
+        counts = f"{format_count(damaged, 'damaged block')}, {format_count(node.missing_blocks, 'missing block')}"
+        last = f" {node.damage}" if damaged else ""
+        yield Reading({"node": name}, damaged + node.missing_blocks, f"Node {name}: {counts}.{last}")
+
+
+@register_condition(
     "Time since a producer last published. After a day, the producer is no longer watched.",
     unit="s",
     label="producer",

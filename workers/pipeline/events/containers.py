@@ -22,6 +22,7 @@ from queues.segments.segment import Segment
 from workers.pipeline.events.layout import TIMESTAMP, Layout, extract, find_ahead_faults
 
 READ_BYTES = 2**20  # read size of a socket: blocks and results arrive by the megabyte
+QUARANTINED_BY = "pipeline"  # the finder of damaged blocks
 MAX_CAUSES = 8  # maximum number of faults of a block that get a dead letter each
 # Blocks are merged to about this many rows before they go to Spark, or to this many bytes of large blocks.
 MERGED_ROWS, MERGED_BYTES = 20_000, 2**24
@@ -98,8 +99,8 @@ class Nodes:
         self._segments.clear()
 
 
-class StoredBlock(NamedTuple):
-    """A block as it was read, with its event ids written out."""
+class AssignedBlock(NamedTuple):
+    """A block of an assignment, with its event ids written out."""
 
     part: Range
     entry_id: str
@@ -107,24 +108,30 @@ class StoredBlock(NamedTuple):
     batch: pa.RecordBatch
 
 
-def read_range(nodes: Nodes, part: Range, patience_seconds: float, faults: Faults) -> Iterator[StoredBlock]:
+def read_range(nodes: Nodes, part: Range, patience_seconds: float, faults: Faults) -> Iterator[AssignedBlock]:
     """Yield the blocks of a dispatched range.
 
-    The blocks were assigned to this batch, so it waits for a node that has become unreachable in the meantime. `faults`
-    keeps unreadable blocks, and the batch continues.
+    The blocks were assigned to this batch, so it waits for a node that has become unreachable in the meantime. Damaged
+    blocks go to the dead letters at once, `faults` keeps unreadable blocks, and the batch continues.
     """
     deadline = time.monotonic() + patience_seconds
     after = part.after
     while True:
         try:
-            for entry_id, block_id, data in nodes.get_segment(part.queue, part.url).read(after, part.through):
+            segment = nodes.get_segment(part.queue, part.url)
+            for stored in segment.read(after, part.through):
+                if stored.damage is not None:
+                    segment.quarantine(stored.entry_id, stored.damage, QUARANTINED_BY)
+                    after = stored.entry_id
+                    continue
                 try:
-                    rows = block.decode(block_id, data).build_explicit_batch()
+                    rows = block.decode(stored.block_id, stored.data).build_explicit_batch()
                 except MalformedEvent as error:
-                    faults.refuse((part.queue, part.node, entry_id, block_id), data, str(error))
+                    origin = (part.queue, part.node, stored.entry_id, stored.block_id)
+                    faults.refuse(origin, stored.data, str(error))
                 else:
-                    yield StoredBlock(part, entry_id, block_id, rows)
-                after = entry_id
+                    yield AssignedBlock(part, stored.entry_id, stored.block_id, rows)
+                after = stored.entry_id
             return
         except UNREACHABLE as error:
             if time.monotonic() >= deadline:
@@ -135,9 +142,9 @@ def read_range(nodes: Nodes, part: Range, patience_seconds: float, faults: Fault
             time.sleep(0.2)
 
 
-def merge_blocks(blocks: Iterable[StoredBlock]) -> Iterator[list[StoredBlock]]:
+def merge_blocks(blocks: Iterable[AssignedBlock]) -> Iterator[list[AssignedBlock]]:
     """Merge blocks into fewer, larger ones: a batch's cost on its way to Spark depends on blocks, not on rows."""
-    gathered: list[StoredBlock] = []
+    gathered: list[AssignedBlock] = []
     rows = size_bytes = 0
     for block_ in blocks:
         gathered.append(block_)
@@ -149,7 +156,7 @@ def merge_blocks(blocks: Iterable[StoredBlock]) -> Iterator[list[StoredBlock]]:
         yield gathered
 
 
-def apply_layout(blocks: list[StoredBlock], layout: Layout, faults: Faults) -> pa.RecordBatch:
+def apply_layout(blocks: list[AssignedBlock], layout: Layout, faults: Faults) -> pa.RecordBatch:
     """Convert blocks to the layout, as one batch without the faulty rows, which `faults` keeps."""
     stored = pa.concat_batches([block_.batch for block_ in blocks])
     own = {name: stored.column(place) for place, name in enumerate(block.SCHEMA.names)}
@@ -165,7 +172,7 @@ def apply_layout(blocks: list[StoredBlock], layout: Layout, faults: Faults) -> p
     return batch.filter(pc.is_null(ahead))
 
 
-def _keep(blocks: list[StoredBlock], found: pa.Array, faults: Faults) -> None:
+def _keep(blocks: list[AssignedBlock], found: pa.Array, faults: Faults) -> None:
     start = 0
     for block_ in blocks:
         own = found.slice(start, block_.batch.num_rows)
@@ -174,7 +181,7 @@ def _keep(blocks: list[StoredBlock], found: pa.Array, faults: Faults) -> None:
             faults.add((block_.part.queue, block_.part.node, block_.entry_id, block_.block_id), block_.batch, own)
 
 
-def _build_origin_column(name: str, blocks: list[StoredBlock]) -> pa.Array:
+def _build_origin_column(name: str, blocks: list[AssignedBlock]) -> pa.Array:
     """Return a column with the origin of the rows."""
     rows = [block_.batch.num_rows for block_ in blocks]
     if name == "published":

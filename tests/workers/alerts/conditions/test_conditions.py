@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.workers.alerts.checks import Looks, attached, banded, plant, rule, shipped, the_alert
+from tests.workers.alerts.checks import Looks, attached, banded, node, plant, rule, shipped, the_alert
 from workers.alerts.conditions.evidence import STALE, FailingTask, LedgerTick, LoopFacts, NewFailures
 from workers.alerts.lifecycle.inhibition import Party, find_causes
 from workers.alerts.lifecycle.models import Alert, Receiver
@@ -282,3 +282,19 @@ def test_a_loop_that_stops_without_a_measurement_has_none_still(looks):
     looks.more = {"loops": [replace(loop, ticked_at=looks.now, ticks=[*ticks, seeing])]}
     looks.pass_seconds(14)
     assert the_alert().state == "resolved"
+
+
+def test_a_damaged_block_is_said_for_a_day_and_a_missing_one_until_it_is_accounted_for(looks):
+    Receiver.objects.create(name="consoles", channel="browser")
+    rules.define("block-damaged", FIRST_RULES["block-damaged"], looks.at)
+    found = {"damaged_blocks": 2, "damage": "Block b1 on n1 is damaged.", "damaged_at": looks.now - 10}
+    looks.snapshot = plant(nodes={"n1": {**node(), **found}, "n2": node()})
+    looks.pass_seconds(4)
+    said = "Node n1: 2 damaged blocks, 0 missing blocks. Block b1 on n1 is damaged."
+    assert firing() == [("Node n1 has damaged or missing blocks", said)]
+    looks.snapshot = plant(nodes={"n1": {**node(), **found, "damaged_at": looks.now - 90_000}, "n2": node()})
+    looks.pass_seconds(60)
+    assert the_alert().state == "resolved"
+    looks.snapshot = plant(nodes={"n1": {**node(), "missing_blocks": 1}, "n2": node()})
+    looks.pass_seconds(4)
+    assert firing() == [("Node n1 has damaged or missing blocks", "Node n1: 0 damaged blocks, 1 missing block.")]

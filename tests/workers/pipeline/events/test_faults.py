@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from bench.queues.bit_flips import flip_bit, rewrite_entries
 from common.errors import NodeUnavailable
 from queues import keys
 from queues.publishing.client import Client
@@ -207,3 +208,20 @@ def test_a_control_server_that_is_started_again_is_waited_for(tmp_path):
             later.join()
     finally:
         server.close()
+
+
+def test_a_damaged_block_is_a_dead_letter_at_once_and_no_attempt_reads_it_again(read, nodes):
+    rows, _ = read([{"type": "a", "attributes": {"level": 1}}])
+    assert len(rows) == 1
+    (holder,) = [server for server in nodes.values() if server.client().exists(keys.SEGMENT.build("telemetry"))]
+    segment = Segment(holder.client(), "telemetry")
+    rewrite_entries(segment.node, segment.stream, lambda place, parts: [*parts[:-1], flip_bit(parts[-1], 777)])
+    rows, faults = read([])
+    assert (rows, faults.rows) == ([], {})
+    (letter,) = letters(nodes)
+    assert (letter.kind, letter.worker, letter.events) == ("damaged", "pipeline", 1)
+    rows, faults = read([])
+    assert (rows, faults.rows, len(letters(nodes))) == ([], {}, 1)
+    assert segment.trim("+").blocks == 0
+    counters = segment.get_counters()
+    assert counters["inserted_events"] == counters["removed_events"] == 1
