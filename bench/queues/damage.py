@@ -137,7 +137,7 @@ def _flip_in_files(chance: Random) -> dict[str, float]:
     - refused: the server did not start.
     - found: a damaged block was found.
     - missing: blocks are gone, and the counters of the segment show how many.
-    - truncated: blocks are gone, and only the log of the server says so.
+    - truncated: blocks are gone with their counters; the agent notices that the counters went back.
     - counters: all blocks are there, and a counter is wrong.
     - harmless: all blocks and counters are as before.
     - handled: a block with other content was not found. None may be.

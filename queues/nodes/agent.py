@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -75,6 +75,32 @@ def count_missing_blocks(gauge: Gauge) -> int:
     return max(0, int(gauge["inserted_blocks"]) - int(gauge["removed_blocks"]) - int(gauge["length_blocks"]))
 
 
+@dataclass(frozen=True)
+class DroppedBlocks:
+    """Blocks that the server had counted before it restarted, and does not know any more: the end of its file is lost.
+
+    inserted: queue → blocks at the last beat. at_seconds: when the last ones were dropped (s since 1970).
+    """
+
+    inserted: Mapping[str, int] = field(default_factory=dict)
+    blocks: int = 0
+    at_seconds: float | None = None
+
+    @classmethod
+    def resume(cls, last: Heartbeat) -> "DroppedBlocks":
+        """Continue from the last heartbeat of an earlier agent."""
+        inserted = {queue: row.inserted_blocks or 0 for queue, row in last.containers.items()}
+        return cls(inserted, last.dropped_blocks, last.dropped_at)
+
+    def update(self, containers: Mapping[str, Gauge], now_seconds: float) -> "DroppedBlocks":
+        """Return the value after a beat. A server that has counted nothing is new, and has dropped nothing."""
+        inserted = {queue: int(gauge["inserted_blocks"]) for queue, gauge in containers.items()}
+        dropped = sum(max(0, count - inserted.get(queue, count)) for queue, count in self.inserted.items())
+        if dropped and any(inserted.values()):
+            return DroppedBlocks(inserted, self.blocks + dropped, round(now_seconds, 3))
+        return DroppedBlocks(inserted, self.blocks, self.at_seconds)
+
+
 class Agent:
     """Samples one node and sends heartbeats.
 
@@ -99,6 +125,7 @@ class Agent:
         self._state = NodeState()
         self._server_time: dict[str, float] = {}
         self._seq: int | None = None
+        self._dropped = DroppedBlocks()
         self._ahead_seconds = 0.0
         self._ages = WaitingAges()
         self._beats = 0
@@ -169,6 +196,7 @@ class Agent:
         self._server_time = self._attribute_cpu_time(now, utilised.cpu, thresholds.alpha)
         self._before = now
         self._seq = self._compute_next_seq()
+        self._dropped = self._dropped.update(now.containers, self._clock())
         damaged_at, damage = max(
             ((gauge["damaged_at"], gauge["damage"]) for gauge in now.containers.values() if gauge["damaged_at"]),
             default=(None, ""),
@@ -194,6 +222,8 @@ class Agent:
             missing_blocks=sum(count_missing_blocks(gauge) for gauge in now.containers.values()),
             damage=damage,
             damaged_at=damaged_at,
+            dropped_blocks=self._dropped.blocks,
+            dropped_at=self._dropped.at_seconds,
             containers={queue: convert(ContainerCounters, gauge, queue) for queue, gauge in shown.items()},
         )
 
@@ -206,13 +236,20 @@ class Agent:
         return {queue: round(smooth(share, self._server_time.get(queue), alpha), 6) for queue, share in newest.items()}
 
     def _compute_next_seq(self) -> int:
-        """Return the next number after the last agent's: after a restart, seq changes and never repeats."""
+        """Return the next number after the last agent's, and resume from its last heartbeat.
+
+        After a restart, the number changes and never repeats.
+        """
         if self._seq is None:
             last = self._control.hget(keys.HEARTBEATS, self.name)
             try:
-                return Heartbeat.from_json(last).seq + 1 if last else 1
+                heartbeat = Heartbeat.from_json(last) if last else None
             except BadDocument:
+                heartbeat = None
+            if heartbeat is None:
                 return 1
+            self._dropped = DroppedBlocks.resume(heartbeat)
+            return heartbeat.seq + 1
         return self._seq + 1
 
     def _say(self, last_error: str) -> None:

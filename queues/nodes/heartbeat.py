@@ -112,7 +112,8 @@ class Heartbeat(StoredDocument, frozen=True, kw_only=True):
 
     Of all queues, also of those that have left the node: damaged_blocks and unchecked_blocks (counters of
     `queues.segments.gauge`); missing_blocks: how many the server has lost, by its own counters; damage: the block that
-    was found damaged last, at `damaged_at` (s since 1970 by the node's clock).
+    was found damaged last, at `damaged_at` (s since 1970 by the node's clock). dropped_blocks: how many fewer blocks a
+    server had counted at a restart than at the heartbeat before, last at `dropped_at` (by the agent's clock).
     """
 
     seq: int
@@ -129,6 +130,8 @@ class Heartbeat(StoredDocument, frozen=True, kw_only=True):
     missing_blocks: int = 0
     damage: str = ""
     damaged_at: float | None = None
+    dropped_blocks: int = 0
+    dropped_at: float | None = None
     containers: dict[str, ContainerCounters] = {}
 
     def to_json(self) -> bytes:

@@ -27,7 +27,7 @@ from queues.segments.checksum import (
     encode_header,
     find_damage,
     get_data,
-    read_header,
+    parse_count,
 )
 from queues.segments.gauge import COUNTERS, GROUP, SCRIPTS, Gauge, read_gauges
 
@@ -464,7 +464,8 @@ def _extract_entries(reply: Any) -> list[Any]:
 def _parse_claim(entry_id: bytes, fields: Fields | Sequence[bytes], tries: int) -> ClaimedBlock:
     if not isinstance(fields, dict):
         fields = _pair_fields(fields)
-    events, newest_time_us = read_header(fields)
+    damage = find_damage(entry_id, fields)
+    events, newest_time_us = _read_header(fields, damage)
     return ClaimedBlock(
         entry_id=entry_id.decode(),
         block_id=_block_id(entry_id, fields),
@@ -473,12 +474,13 @@ def _parse_claim(entry_id: bytes, fields: Fields | Sequence[bytes], tries: int) 
         newest_time_us=min(newest_time_us, MAX_TIME_US - 1),
         data=get_data(fields),
         inserted_at_seconds=parse_entry_seconds(entry_id),
-        damage=find_damage(entry_id, fields),
+        damage=damage,
     )
 
 
 def _parse_departing(entry_id: bytes, target: str, fields: Fields) -> DepartingBlock:
-    events, newest_time_us = read_header(fields)
+    damage = find_damage(entry_id, fields)
+    events, newest_time_us = _read_header(fields, damage)
     return DepartingBlock(
         entry_id=entry_id.decode(),
         target=target,
@@ -487,8 +489,15 @@ def _parse_departing(entry_id: bytes, target: str, fields: Fields) -> DepartingB
         newest_time_us=newest_time_us,
         data=get_data(fields),
         checksum=fields.get(b"c", b""),
-        damage=find_damage(entry_id, fields),
+        damage=damage,
     )
+
+
+def _read_header(fields: Fields, damage: Damage | None) -> tuple[int, int]:
+    """Return the events and the newest time (µs) of an entry."""
+    if damage is not None:
+        return damage.events, damage.newest_time_us
+    return parse_count(fields[b"n"]), parse_count(fields[b"t"])
 
 
 def _pair_fields(parts: Sequence[bytes]) -> Fields:

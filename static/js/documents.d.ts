@@ -213,6 +213,13 @@ interface NodeStatus {
   "cordoned": boolean;
   "last_state": string | null;
   "ahead_seconds": number | null;
+  "damaged_blocks": number;
+  "unchecked_blocks": number;
+  "missing_blocks": number;
+  "dropped_blocks": number;
+  "dropped_at": number | null;
+  "damage": string;
+  "damaged_at": number | null;
   "unreadable": string | null;
 }
 

@@ -9,7 +9,7 @@ from queues.nodes.node_state import STATES
 from queues.topology import Capacity, NodeSpec
 
 _SPEC = NodeSpec("", "")
-DAMAGE_SECONDS = 86_400.0  # how long a damaged block is a reason to watch its node
+DAMAGE_SECONDS = 86_400.0  # how long a damaged or dropped block is a reason to watch its node
 NodeState = Annotated[str, describe(values=STATES)]
 
 
@@ -46,16 +46,27 @@ class NodeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     damaged_blocks: Annotated[int, describe("Blocks found damaged", metric="counter")] = 0
     unchecked_blocks: Annotated[int, describe("Blocks removed without a checksum", metric="counter")] = 0
     missing_blocks: Annotated[int, describe("Blocks that its server has lost", metric="gauge")] = 0
+    dropped_blocks: Annotated[
+        int, describe("Blocks that its server no longer knew after a restart", metric="counter")
+    ] = 0
+    dropped_at: Annotated[Instant | None, describe("When the last ones were dropped; null: none were.")] = None
     damage: Annotated[str, describe("The block that was found damaged last.")] = ""
     damaged_at: Annotated[Instant | None, describe("When it was found, by the node's clock; null: none was.")] = None
     unreadable: Annotated[str | None, describe("Why the newest heartbeat can't be read; null: readable.")] = None
 
     def count_damaged_blocks(self, now: float) -> int:
         """Return the blocks that were found damaged; 0 if none was found in the last day."""
-        is_recent = self.damaged_at is not None and abs(now - self.damaged_at) < DAMAGE_SECONDS
-        return self.damaged_blocks if is_recent else 0
+        return self.damaged_blocks if _is_recent(self.damaged_at, now) else 0
+
+    def count_missing_blocks(self, now: float) -> int:
+        """Return the blocks that its server has lost: missing ones, and those dropped if any were in the last day."""
+        return self.missing_blocks + (self.dropped_blocks if _is_recent(self.dropped_at, now) else 0)
 
     @property
     def usable_per_second(self) -> float:
         """Return the declared capacity, or the measured one if that is lower."""
         return min(self.capacity_events_per_second, self.measured_capacity_per_second or math.inf)
+
+
+def _is_recent(at: float | None, now: float) -> bool:
+    return at is not None and abs(now - at) < DAMAGE_SECONDS

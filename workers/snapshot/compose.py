@@ -303,6 +303,8 @@ def _build_node_status(inputs: SnapshotInputs, spec: NodeSpec, queues: Mapping[s
         damaged_blocks=heartbeat.damaged_blocks if heartbeat else 0,
         unchecked_blocks=heartbeat.unchecked_blocks if heartbeat else 0,
         missing_blocks=heartbeat.missing_blocks if heartbeat else 0,
+        dropped_blocks=heartbeat.dropped_blocks if heartbeat else 0,
+        dropped_at=heartbeat.dropped_at if heartbeat else None,
         damage=heartbeat.damage if heartbeat else "",
         damaged_at=heartbeat.damaged_at if heartbeat else None,
         unreadable=unreadable,

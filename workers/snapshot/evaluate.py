@@ -133,7 +133,7 @@ def _iterate_node_faults(watched: WatchedSnapshot, name: str, node: NodeStatus) 
         yield Fault(severity, sentence, describe_first_step("node_toobusy"), rules, impact)
     if not node.stale:
         yield from clock_fault(f"node {name}", node.ahead_seconds or 0.0)
-    damaged = node.count_damaged_blocks(watched.at) + node.missing_blocks
+    damaged = node.count_damaged_blocks(watched.at) + node.count_missing_blocks(watched.at)
     sentence = f"Node {name} has damaged or missing blocks."
     yield from watched.find_faults("node", name, "block_damaged", damaged, sentence, impact=node.damage)
     used, capacity = node.memory_bytes, node.memory_capacity_bytes

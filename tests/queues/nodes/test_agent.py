@@ -58,6 +58,7 @@ def test_a_heartbeat_says_state_parts_and_containers(agent, control, nodes):
     assert set(heartbeat) == {
         "node", "seq", "at", "state", "utilisation", "raw", "parts", "memory_bytes", "containers",
         "ahead_seconds", "damaged_blocks", "unchecked_blocks", "missing_blocks", "damage", "damaged_at",
+        "dropped_blocks", "dropped_at",
     }  # fmt: skip
     assert (heartbeat["state"], heartbeat["at"]) == ("NORMAL", 1_790_000_000.0)
     assert heartbeat["raw"] == max(heartbeat["parts"].values())
@@ -85,6 +86,24 @@ def test_a_heartbeat_counts_blocks_that_the_server_has_lost(agent, nodes):
     assert agent.beat().missing_blocks == 0
     segment.node.xtrim(segment.stream, maxlen=1, approximate=False)
     assert agent.beat().missing_blocks == 2
+
+
+def test_blocks_that_a_server_no_longer_knows_are_counted_also_by_the_next_agent(agent, control_server, nodes):
+    segment = Segment(nodes["n1"].client(), "alert")
+    segment.publish(blocks_of(12))
+    assert agent.beat().dropped_blocks == 0
+    segment.node.flushall()
+    assert agent.beat().dropped_blocks == 0, "an empty server is a new one"
+    segment.publish(blocks_of(12))
+    agent.beat()
+    segment.node.flushall()
+    segment.publish(blocks_of(4))
+    assert (agent.beat().dropped_blocks, agent.beat().dropped_at) == (2, 1_790_000_000.0)
+    control = connect(control_server.url)
+    following = Agent("n1", control)
+    assert following.beat().dropped_blocks == 2
+    following.close()
+    control.close()
 
 
 def test_a_node_beats_on_while_the_topology_can_not_be_read(agent, control, nodes):

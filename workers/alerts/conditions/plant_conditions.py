@@ -188,7 +188,7 @@ def node_memory(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 
 @register_condition(
-    "Damaged blocks of a node, if one was found in the last day, and blocks that its server has lost.",
+    "Blocks of a node that were damaged or dropped in the last day, and blocks that its server has lost.",
     unit="blocks",
     label="node",
     has_preview=False,  # no series says when a block was found
@@ -199,9 +199,10 @@ def node_memory(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 def block_damaged(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, node in evidence.plant.nodes.items():
         damaged = node.count_damaged_blocks(evidence.now)
-        counts = f"{format_count(damaged, 'damaged block')}, {format_count(node.missing_blocks, 'missing block')}"
+        missing = node.count_missing_blocks(evidence.now)
+        counts = f"{format_count(damaged, 'damaged block')}, {format_count(missing, 'missing block')}"
         last = f" {node.damage}" if damaged else ""
-        yield Reading({"node": name}, damaged + node.missing_blocks, f"Node {name}: {counts}.{last}")
+        yield Reading({"node": name}, damaged + missing, f"Node {name}: {counts}.{last}")
 
 
 @register_condition(

@@ -295,6 +295,7 @@ def test_a_damaged_block_is_said_for_a_day_and_a_missing_one_until_it_is_account
     looks.snapshot = plant(nodes={"n1": {**node(), **found, "damaged_at": looks.now - 90_000}, "n2": node()})
     looks.pass_seconds(60)
     assert the_alert().state == "resolved"
-    looks.snapshot = plant(nodes={"n1": {**node(), "missing_blocks": 1}, "n2": node()})
+    lost = {"missing_blocks": 1, "dropped_blocks": 2, "dropped_at": looks.now}
+    looks.snapshot = plant(nodes={"n1": {**node(), **lost}, "n2": node()})
     looks.pass_seconds(4)
-    assert firing() == [("Node n1 has damaged or missing blocks", "Node n1: 0 damaged blocks, 1 missing block.")]
+    assert firing() == [("Node n1 has damaged or missing blocks", "Node n1: 0 damaged blocks, 3 missing blocks.")]
