@@ -6,6 +6,7 @@ from random import Random
 
 import redis
 
+from queues.control.replies import expect_bytes
 from queues.segments.gauge import GROUP
 
 Parts = list[bytes]
@@ -30,12 +31,11 @@ def rewrite_entries(node: redis.Redis, stream: str, change: Callable[[int, Parts
 
     change: position and fields of an entry → its new fields. The consumer group and its claims stay.
     """
-    entries = [
-        (name, [part for pair in fields.items() for part in pair]) for name, fields in node.xrange(stream, "-", "+")
-    ]
-    groups = node.xinfo_groups(stream) if entries else []
-    pending = node.xpending_range(stream, GROUP, "-", "+", len(entries)) if groups else []
-    last = node.xinfo_stream(stream)["last-generated-id"] if entries else b""
+    read = expect_bytes(node)
+    entries = [(name, [part for pair in fields.items() for part in pair]) for name, fields in read.xrange(stream)]
+    groups = read.xinfo_groups(stream) if entries else []
+    pending = read.xpending_range(stream, GROUP, "-", "+", len(entries)) if groups else []
+    last = read.xinfo_stream(stream)["last-generated-id"] if entries else b""
     with node.pipeline() as pipe:
         pipe.delete(stream)
         for position, (name, parts) in enumerate(entries):

@@ -120,6 +120,15 @@ class NamedDeadLetter:
         """Return the unreadable bytes, or else the events as stored, an Arrow record batch."""
         return self._read[2]
 
+    @property
+    def title(self) -> str:
+        """Return the type of its first event, or what kind of dead letter it is."""
+        if self.is_damaged:
+            return DAMAGED
+        if self.unreadable:
+            return UNREADABLE
+        return str(self.events[0]["type"] or "event") if self.events else "event"
+
     def excerpt(self) -> list[str]:
         """Return the first unreadable bytes: offset, hex, and ASCII, 16 a line."""
         data, lines = self.original[:EXCERPT_BYTES], []

@@ -68,7 +68,7 @@ def _iterate_entries(segment: Segment, newest: bool) -> Iterator[tuple[bytes, di
 def _decode_events(entry_id: bytes, fields: dict[bytes, bytes], most: int, newest: bool) -> list[WaitingEvent]:
     block, at = fields.get(b"i", entry_id).decode(errors="backslashreplace")[:80], parse_entry_seconds(entry_id)
     if find_damage(entry_id, fields) is not None:
-        return [WaitingEvent(block, at, None, "is damaged. The next worker moves it to the dead letters.")]
+        return [WaitingEvent(block, at, None, "is damaged. Weir moves it to the dead letters when a process takes it.")]
     try:
         rows = decode(block, get_data(fields)).build_explicit_batch()
         rows = rows.slice(max(0, rows.num_rows - most)) if newest else rows.slice(0, most)

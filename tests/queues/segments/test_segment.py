@@ -263,7 +263,7 @@ def test_a_range_reads_the_same_each_time_until_it_is_trimmed(segment):
     first = list(segment.read("0-0", through))
     segment.publish(blocks_of(4, first=100))
     assert list(segment.read("0-0", through)) == first
-    events = [event for _, name, data in first for event in decode(name, data).get_event_ids().to_pylist()]
+    events = [event for _, name, data, _ in first for event in decode(name, data).get_event_ids().to_pylist()]
     assert events == [f"e{row}" for row in range(20)]
 
 
