@@ -100,7 +100,7 @@ class NamedDeadLetter:
             return [], error.message, self.stored.data
         except (ValueError, OverflowError) as error:  # a time outside the calendar
             return [], f"{self.stored.block_id[:80]} can't be read ({str(error)[:200]}).", self.stored.data
-        holds_bytes = len(events) == 1 and events[0]["type"] == (self.stored.kind or UNREADABLE)
+        holds_bytes = len(events) == 1 and events[0]["type"] == (DAMAGED if self.stored.kind else UNREADABLE)
         if holds_bytes and (carried := decode_unreadable_bytes(events[0]["attributes"])):
             return [], self.error, carried
         return events, "", self.stored.data

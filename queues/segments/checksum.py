@@ -111,12 +111,12 @@ def parse_count(text: bytes | None) -> int:
     return int(text) if text is not None and text.isdigit() and len(text) < 17 else 0
 
 
-def get_data(fields: Mapping[bytes, bytes], name: bytes = b"d") -> bytes:
+def get_data(fields: Mapping[bytes, bytes]) -> bytes:
     """Return the events of an entry.
 
     If it has none, return the longest field of a block whose field was renamed, or else everything, to be inspected.
     """
-    stored = fields.get(name)
+    stored = fields.get(b"d")
     if stored is not None:
         return stored
     if b"c" in fields:

@@ -20,7 +20,7 @@ from common.errors import BadInput
 from queues import keys
 from queues.control.replies import expect_bytes
 from queues.events.block import BlockIds, decode, find_newest_time_us
-from queues.segments.checksum import DAMAGED, compute_checksum, encode_header, parse_count
+from queues.segments.checksum import compute_checksum, encode_header, parse_count
 from queues.segments.segment import (
     CHUNK,
     FIRST_READ_BLOCKS,
@@ -79,8 +79,8 @@ class DeadLetter:
 
     @property
     def is_damaged(self) -> bool:
-        """Return whether its events must not be processed again."""
-        return self.kind == DAMAGED or self.damage != ""
+        """Return whether its events must not be processed again. A damaged kind counts, too."""
+        return self.kind != "" or self.damage != ""
 
 
 class DeadLetters:
