@@ -66,7 +66,7 @@ CASES = {
     "another number of events": change_field("n", lambda value: b"9" * 15),
     "a number that is none": change_field("n", lambda value: b"many"),
     "a time far ahead": change_field("t", lambda value: b"9" * 15),
-    "the data of another block": change_field("d", lambda value: blocks_of(4, first=4)[0].data.to_pybytes()),
+    "the data of another block": change_field("d", lambda value: blocks_of(8, first=2)[0].data.to_pybytes()),
     "the copy of the events": change_field("c", lambda value: value.replace(b" 4 ", b" 6 ")),
 }
 
