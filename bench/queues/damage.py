@@ -29,6 +29,7 @@ from bench.queues.node_servers import node_servers
 from queues.events.block import BLOCK_EVENTS, Block, BlockIds, EncodedBlock, cut, decode, from_columns
 from queues.nodes.server import ServerConfig, free_port, prepare_server_command
 from queues.segments import segment as segments
+from queues.segments.checksum import DAMAGED
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment, StoredBlock
 from workers.placement.transfer import Route
@@ -90,12 +91,12 @@ def _flip_in_memory(nodes: dict[str, redis.Redis], chance: Random) -> dict[str, 
         at["n1"].publish(blocks)
         rewrite_entries(at["n1"].node, at["n1"].stream, lambda _, parts: flip_random_bit(parts, chance))
         handled = takers[turn % len(takers)](at)
-        named = {letter.block_id for letter in DeadLetters(at["n1"]).iterate(2 * BATCH) if letter.kind == "damaged"}
+        letters = list(DeadLetters(at["n1"]).iterate(2 * BATCH))
         counters = at["n1"].get_counters()
         counts["flips"] += len(blocks)
         counts["flips_handled"] += handled
         counts["flips_found"] += counters["damaged_blocks"]
-        counts["flips_named"] += len(named)
+        counts["flips_named"] += sum(letter.kind == DAMAGED and "is damaged: " in letter.error for letter in letters)
         counts["counter_errors"] += sum(
             counters[f"inserted_{unit}"] != counters[f"removed_{unit}"] for unit in ("events", "blocks", "bytes")
         )
