@@ -30,7 +30,7 @@ UNCHECKED_FIELDS = FIELDS - {b"c"}
 # The kind of a dead letter that holds a damaged block. It is never requeued.
 DAMAGED = "damaged"
 MAX_QUOTED = 80  # characters of a damaged field in a sentence
-_COPY = re.compile(rb" (\d+) ([0-9A-Fa-f]+)\Z")  # the end of `c`: the events, and the digest of the header
+_COPY = re.compile(rb" (\d+) ([0-9A-Fa-f]{8})\Z")  # the end of `c`: the events, and the digest of the header
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,19 @@ local function count(text)
   if not number or number ~= math.floor(number) or number < 0 or number > 2^53 then return 0 end
   return number
 end
+-- The end of a checksum: the events, and 8 digits. One bit turns a 0 into a space, so their number counts.
+local COPY = ' (%d+) (' .. string.rep('%x', 8) .. ')$'
 -- Returns whether a block's header (ID, events, newest time) is as its publisher wrote it, and the publisher's copy of
 -- the events. A block of an earlier version has neither, and counts as intact: `queues.segments.checksum`.
 local function check_header(got)
-  local copy, digest = string.match(got.c or '', ' (%d+) (%x+)$')
+  local copy, digest = string.match(got.c or '', COPY)
   if not copy then return true end
   local header = (got.i or '') .. ' ' .. (got.n or '') .. ' ' .. (got.t or '')
   return string.sub(redis.sha1hex(header), 1, 8) == digest, copy
 end
 -- Returns the events of a block as they were counted when it was stored, even if one of its fields is damaged.
 local function events_of(got)
-  local copy = string.match(got.c or '', ' (%d+) %x+$')
+  local copy = string.match(got.c or '', COPY)
   if not copy or copy == got.n then return count(got.n) end
   local is_intact = check_header(got)
   return count(is_intact and got.n or copy)

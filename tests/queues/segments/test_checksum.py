@@ -152,6 +152,22 @@ def test_flips_within_one_field_leave_all_counters_exact(segment, field, bits):
     assert DeadLetters(segment).read()[0].kind == "damaged"
 
 
+def test_a_digest_that_a_flipped_bit_divides_is_no_number_of_events(segment):
+    """One bit turns the digit 0 into a space, and the digits before it would look like the number of events."""
+    while True:
+        (block,) = blocks_of(4)
+        header = encode_header(block.block_id, block.events, block.newest_time_us)
+        checksum = compute_checksum(*header, block.data)
+        digits, zero, _ = checksum[-8:].partition(b"0")
+        if zero and digits.isdigit():
+            break
+    segment.publish([block])
+    damage_first(segment, change_field("c", lambda value: value[:-8] + value[-8:].replace(b"0", b" ", 1)))
+    (claimed,) = segment.claim("w1", 100, MINUTE)
+    segment.quarantine(claimed.entry_id, claimed.damage, "w1")
+    assert waiting(segment) == (0, 0, 0)
+
+
 def test_events_that_are_damaged_after_the_claim_are_removed_as_they_were_counted(segment):
     segment.publish(blocks_of(4))
     (claimed,) = segment.claim("w1", 100, MINUTE)
