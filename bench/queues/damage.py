@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from statistics import median
 from typing import Any
 from unittest.mock import patch
 
@@ -44,6 +43,7 @@ NOW_US = 1_790_000_000_000_000
 START_SECONDS = 20.0
 NEVER_IDLE = 3_600.0
 CLAIM_EVENTS = 50_000
+MIN_TURNS = 7  # of each way
 
 
 def run(seconds: float, seed: int = 1) -> dict[str, Any]:
@@ -214,12 +214,15 @@ def _await_start(process: subprocess.Popen[bytes], node: redis.Redis) -> bool:
 
 
 def _measure_price(node: redis.Redis, seconds: float) -> dict[str, dict[str, float]]:
-    """Return events per second of publishing, and of claiming, decoding, and acknowledging, with and without checks."""
+    """Return events per second of publishing, and of claiming, decoding, and acknowledging, with and without checks.
+
+    The best of many short turns counts, because other load on the machine only slows a turn.
+    """
     blocks = _build_blocks(1_000, BLOCK_EVENTS)
     ways: dict[str, Callable[[], Any]] = {"ours": _check, "unchecked": _skip_checks}
     rates: dict[str, dict[str, list[float]]] = {way: {"publish": [], "claim": []} for way in ways}
     end = time.perf_counter() + 2 * seconds
-    while time.perf_counter() < end or len(rates["ours"]["claim"]) < 3:
+    while time.perf_counter() < end or len(rates["ours"]["claim"]) < MIN_TURNS:
         for way, context in ways.items():
             node.flushall()
             with context():
@@ -228,7 +231,7 @@ def _measure_price(node: redis.Redis, seconds: float) -> dict[str, dict[str, flo
                     events = step(Segment(node, QUEUE), blocks)
                     rates[way][name].append(events / (time.perf_counter() - start))
     return {
-        way: {f"{name}_events_per_second": median(turns[1:]) for name, turns in measured.items()}
+        way: {f"{name}_events_per_second": max(turns) for name, turns in measured.items()}
         for way, measured in rates.items()
     }
 
