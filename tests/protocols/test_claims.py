@@ -87,7 +87,7 @@ class Claims(RuleBasedStateMachine):
         """Entry id → event ids, as the server has them."""
         found = self.segment.read("0-0", "+")
         return {entry: frozenset(ClaimedBlock(entry, block, 0, 0, 0, data, 0.0).block().get_event_ids().to_pylist())
-                for entry, block, data in found}  # fmt: skip
+                for entry, block, data, _ in found}  # fmt: skip
 
     @rule(blocks=st.integers(1, 3))
     def events_are_published(self, blocks: int) -> None:
