@@ -3,11 +3,12 @@
 A block's entry has the fields `c`, `i` (block ID), `n` (events), `t` (newest event time, µs), and `d` (data):
 
     header = i + " " + n + " " + t
-    c      = XXH3-64(header, seed = XXH3-64(d)) in 16 hex digits + " " + n + " " + SHA-1(header)[:8]
+    tail   = " " + n + " " + SHA-1(header)[:8]
+    c      = XXH3-64(header + tail, seed = XXH3-64(d)) in 16 hex digits + tail
 
-XXH3 covers everything. Scripts on a node can't compute it, but they use `n` and `t` to count and to sort. The rest of
-`c` is for them: the SHA-1 shows whether the header is intact, and the copy of `n` replaces a damaged one, so that the
-counters of the segment stay exact.
+XXH3 covers everything. Scripts on a node can't compute it, but they use `n` and `t` to count and to sort. They use the
+tail: the SHA-1 shows whether the header is intact, and the copy of `n` replaces a damaged one, so that the counters of
+the segment stay exact.
 
 Blocks of versions before this one have exactly the fields `i`, `n`, `t`, and `d`. They are accepted without a check.
 Any other set of fields is damaged; a damaged name of a field would otherwise disable the check.
@@ -29,6 +30,7 @@ FIELDS = frozenset((b"c", b"i", b"n", b"t", b"d"))
 UNCHECKED_FIELDS = FIELDS - {b"c"}
 # The kind of a dead letter that holds a damaged block. It is never requeued.
 DAMAGED = "damaged"
+HASH_DIGITS = 16
 MAX_QUOTED = 80  # characters of a damaged field in a sentence
 _COPY = re.compile(rb" (\d+) ([0-9A-Fa-f]{8})\Z")  # the end of `c`: the events, and the digest of the header
 
@@ -76,8 +78,8 @@ class Damage:
 def compute_checksum(block_id: bytes, events: bytes, newest_time_us: bytes, data: Any) -> bytes:
     """Return the field `c` of an entry with these fields. data: bytes or a buffer, which is not copied."""
     header = b"%b %b %b" % (block_id, events, newest_time_us)
-    checksum = xxhash.xxh3_64_intdigest(header, xxhash.xxh3_64_intdigest(data))
-    return b"%016x %b %b" % (checksum, events, _digest_header(header))
+    tail = b" %b %b" % (events, _digest_header(header))
+    return _hash(header + tail, data) + tail
 
 
 def encode_header(block_id: str, events: int, newest_time_us: int) -> tuple[bytes, bytes, bytes]:
@@ -87,13 +89,15 @@ def encode_header(block_id: str, events: int, newest_time_us: int) -> tuple[byte
 
 def find_damage(entry_id: bytes, fields: Mapping[bytes, bytes]) -> Damage | None:
     """Return the damage of an entry; None if it is intact, or if it is of an earlier version and has no checksum."""
+    if fields.keys() == FIELDS:
+        stored = fields[b"c"]
+        tail = stored[HASH_DIGITS:]
+        computed = _hash(b"%b %b %b%b" % (fields[b"i"], fields[b"n"], fields[b"t"], tail), fields[b"d"]) + tail
+        return None if computed == stored else _describe(entry_id, fields, _decode(computed))
     if fields.keys() == UNCHECKED_FIELDS:
         return None
-    if fields.keys() != FIELDS:
-        names = ", ".join(sorted(map(_decode, fields)))
-        return _describe(entry_id, fields, f"for the fields {names[:MAX_QUOTED]}")
-    computed = compute_checksum(fields[b"i"], fields[b"n"], fields[b"t"], fields[b"d"])
-    return None if computed == fields[b"c"] else _describe(entry_id, fields, computed.decode(errors="backslashreplace"))
+    names = ", ".join(sorted(map(_decode, fields)))
+    return _describe(entry_id, fields, f"for the fields {names[:MAX_QUOTED]}")
 
 
 def read_header(fields: Mapping[bytes, bytes]) -> tuple[int, int]:
@@ -122,6 +126,10 @@ def get_data(fields: Mapping[bytes, bytes]) -> bytes:
     if b"c" in fields:
         return max(fields.values(), key=len)
     return b"\n".join(part + b"=" + value for part, value in fields.items())
+
+
+def _hash(text: bytes, data: Any) -> bytes:
+    return b"%016x" % xxhash.xxh3_64_intdigest(text, xxhash.xxh3_64_intdigest(data))
 
 
 def _digest_header(header: bytes) -> bytes:

@@ -58,10 +58,11 @@ class Flush:
         for block in self.blocks:
             size = len(block.data)
             header = encode_header(block.block_id, block.events, block.newest_time_us)
-            pending += head + _encode_bulk_string(compute_checksum(*header, block.data))
-            for name, value in zip((b"i", b"n", b"t"), header, strict=True):
-                pending += b"$1\r\n%b\r\n$%d\r\n%b\r\n" % (name, len(value), value)
-            pending += b"$1\r\nd\r\n$%d\r\n" % size
+            checksum, (block_id, events, newest) = compute_checksum(*header, block.data), header
+            pending += head
+            pending += (
+                b"$%d\r\n%b\r\n$1\r\ni\r\n$%d\r\n%b\r\n$1\r\nn\r\n$%d\r\n%b\r\n$1\r\nt\r\n$%d\r\n%b\r\n$1\r\nd\r\n$%d\r\n"
+            ) % (len(checksum), checksum, len(block_id), block_id, len(events), events, len(newest), newest, size)
             if size < JOIN_BELOW_BYTES:
                 pending += block.data
             else:
