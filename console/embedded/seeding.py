@@ -60,7 +60,10 @@ def seed(server: redis.Redis, environment: Mapping[str, str] = variables.PROCESS
     with transaction.atomic():
         seed_groups()
         seed_administrator(settings.WEIR_DATA, variables.ADMIN_PASSWORD.get_text(environment))
-        seed_nodes(parse_nodes(variables.NODES.get_text(environment)))
+        seed_nodes(
+            parse_nodes(variables.NODES.get_text(environment)),
+            parse_nodes(variables.NODE_REPLICAS.get_text(environment)),
+        )
         seed_queues()
     topology = projection.project(server, enforcing.get_node_thresholds(timezone.now()))
     ensure_loops(PlantInventory(topology, server), list_seeded_laws())
@@ -115,10 +118,16 @@ def read_first_password(data: Path) -> str | None:
     return None
 
 
-def seed_nodes(urls: dict[str, str]) -> None:
-    """Create nodes by name; a known node gets its new URL (local ports change), and keeps everything else."""
+def seed_nodes(urls: dict[str, str], replica_urls: Mapping[str, str] | None = None) -> None:
+    """Create nodes by name; a known node gets its new URLs (local ports change), and keeps everything else.
+
+    Raises `BadInput` if a node would lose a replica that has been its primary.
+    """
     for name, url in urls.items():
-        Node.objects.update_or_create(name=name, defaults={"url": url})
+        replica_url = (replica_urls or {}).get(name, "")
+        if not replica_url and Node.objects.filter(name=name, promotions__gt=0).exclude(replica_url="").exists():
+            raise BadInput(variables.NODE_REPLICAS.name, f"must name a replica of {name}: it may have the node's data.")
+        Node.objects.update_or_create(name=name, defaults={"url": url, "replica_url": replica_url})
 
 
 def seed_queues() -> None:

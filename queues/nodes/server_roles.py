@@ -11,7 +11,7 @@ WEIR_PASSWORD_WEB, WEIR_PASSWORD_WORKERS and so on, 32 characters or more each.
 | workers (also beat and the alerter) | the same | the same |
 | observer | reads everything of Weir's; writes snapshot, metrics, live channel, notes, producers | reads
 gauges |
-| agent | reads the topology, sends heartbeats | reads gauges, removes consumers that ended |
+| agent | reads the topology, sends heartbeats | reads gauges, removes ended consumers, sets how to sync |
 | telemetry | reads the topology, counts what it publishes | adds to the queues telemetry and process |
 | pipeline | reads everything of Weir's; writes the pipeline's keys, and counts what it publishes | all queues
 |
@@ -21,7 +21,7 @@ With WEIR_PASSWORD_REPLICA and WEIR_PASSWORD_SENTINEL the control server has rep
 `replica` (follows it) and `sentinel` (monitors it and names the primary). `sentinel.acl` is then for the sentinels:
 each role may query them for the primary.
 
-No other user may configure, save, flush, list all keys, load functions, or see other connections.
+Only the agent may configure its node. No user may save, flush, list all keys, load functions, or see other connections.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ REPLICA, SENTINEL = "replica", "sentinel"
 HANDSHAKE = "+auth +hello +ping +select +client|setinfo +client|setname +client|id +command|info"
 SCRIPTS = "+eval +evalsha +script|load +script|exists"
 ROWS = (
-    f"+@read +@write +@transaction +@pubsub {SCRIPTS} +wait "
+    f"+@read +@write +@transaction +@pubsub {SCRIPTS} +wait +waitaof "
     "-@dangerous -@admin -function -fcall -fcall_ro +info +time +watch"
 )
 READ = "%R~weir:*"
@@ -48,6 +48,8 @@ ALL = "~weir:*"
 REMOTE_CONTROL = f"&{keys.CELERY}/0.celery.pidbox"
 # The commands of the scripts that measure a segment (queues.segments.gauge).
 GAUGES = "+hget +hmget +hgetall +hlen +xlen +xpending +zcard +zcount +xrange +xrevrange +xinfo +time +info"
+# The commands of queues.nodes.write_sync and queues.nodes.replication.
+PAIRS = "+config|get +config|set +role +dbsize +replicaof +get +set +watch +unwatch +multi +exec"
 # The keys by which a segment is measured. A script requires write access to its keys; writes stay forbidden,
 # since the agent has no writing command.
 MEASURED = " ".join(f"~{key.pattern}" for key in keys.OF_QUEUE)
@@ -81,18 +83,18 @@ def list_published_keys(role: str, *queues: str) -> str:
 
 ROLES = (
     ServerRole("web", f"{ALL} &weir:* {ROWS}", f"{ALL} {ROWS}"),
-    ServerRole("workers", f"{ALL} &weir:* {REMOTE_CONTROL} {ROWS}", f"{ALL} {ROWS}"),
+    ServerRole("workers", f"{ALL} &weir:* {REMOTE_CONTROL} {ROWS}", f"{ALL} {ROWS} {PAIRS}"),
     ServerRole("observer", f"{READ} {list_written_keys('observer')} {ROWS}", f"{READ} {GAUGES} {SCRIPTS}"),
     ServerRole(
         "agent",
         f"{read('agent')} {list_written_keys('agent')} +get +hget +hset +time",
-        f"{READ} {MEASURED} {GAUGES} {SCRIPTS} +xgroup|delconsumer",
+        f"{READ} {MEASURED} ~{keys.PROMOTIONS} {GAUGES} {SCRIPTS} +xgroup|delconsumer {PAIRS}",
     ),
     ServerRole(
         "telemetry",
         f"{read('telemetry')} {list_written_keys('telemetry')} "
         f"+get +mget +pttl +hget +hgetall +hset +multi +exec {SCRIPTS}",
-        f"{list_published_keys('telemetry', 'telemetry', 'process')} +xadd +hincrby +hmget +multi +exec",
+        f"{list_published_keys('telemetry', 'telemetry', 'process')} +xadd +hincrby +hmget +multi +exec +waitaof",
     ),
     ServerRole("pipeline", f"{READ} {list_written_keys('pipeline')} {ROWS}", f"{ALL} {ROWS}"),
 )
@@ -145,7 +147,8 @@ def build_acl_files(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the files by name; `sentinel.acl` if the control server can fail over. Raises `BadInput`."""
     passwords = read_passwords(environment)
     at_control = {role.name: role.control for role in ROLES}
-    at_node = {"node.acl": format_access_list({role.name: role.node for role in ROLES}, passwords)}
+    copying = {REPLICA: FAILING_OVER[REPLICA]} if REPLICA in passwords else {}
+    at_node = {"node.acl": format_access_list({**{role.name: role.node for role in ROLES}, **copying}, passwords)}
     if REPLICA not in passwords:
         return {"control.acl": format_access_list(at_control, passwords), **at_node}
     asking = {**{role.name: "" for role in ROLES}, SENTINEL: AMONG_SENTINELS}

@@ -124,7 +124,7 @@ class DeadLetters:
             raise BadInput("event", "must have at least one event, and every event must have an ID.")
         content = (batch.serialize().to_pybytes(), batch.num_rows, find_newest_time_us(batch))
         with self._segment.convert_errors():
-            answer = self._segment.run_script("amend", dead_id, digest, *content)
+            answer = self._segment.run_synced_script("amend", dead_id, digest, *content)
         if isinstance(answer, int):
             raise BadInput("letter", f"{dead_id} {WORDS[answer]}.")
         return str(answer.decode())
@@ -144,7 +144,7 @@ class DeadLetters:
         """Receive a letter from node `source`, once."""
         passage, kept_ms = f"{source}/dead/{dead_id}", round(REMEMBERED_SECONDS * 1000)
         with self._segment.convert_errors():
-            return bool(self._segment.run_script("receive_dead_letter", passage, kept_ms, *content))
+            return bool(self._segment.run_synced_script("receive_dead_letter", passage, kept_ms, *content))
 
     def add(self, entry_id: str, worker: str, block_id: str, rows: Sequence[tuple[pa.RecordBatch, str]]) -> bool:
         """Add poison rows (batch with explicit ids, error) of an entry.
@@ -155,7 +155,7 @@ class DeadLetters:
         passage, kept_ms = f"{worker}/{entry_id}/{block_id}", round(REMEMBERED_SECONDS * 1000)
         words = (passage, kept_ms, worker, block_id, *encode_letters(rows))
         with self._segment.convert_errors():
-            return bool(self._segment.run_script("add_dead_letters", *words))
+            return bool(self._segment.run_synced_script("add_dead_letters", *words))
 
     def forget(self, dead_ids: Sequence[str]) -> int:
         """Remove what another node has received. Returns how many were still here."""
@@ -170,7 +170,7 @@ class DeadLetters:
         for start in range(0, len(names), CHUNK):
             chunk = names[start : start + CHUNK]
             with self._segment.convert_errors():
-                answers = self._segment.run_script(script, *(word for name in chunk for word in words_of(name)))
+                answers = self._segment.run_synced_script(script, *(word for name in chunk for word in words_of(name)))
             results |= dict(zip(chunk, map(int, answers), strict=True))
         return results
 

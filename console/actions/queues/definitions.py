@@ -21,7 +21,9 @@ from console.audit import audit_log
 from console.input.form_values import digest_of
 from console.models import AuditEntry
 from queues import projection
-from queues.models import Queue
+from queues.durability import MEMORY
+from queues.models import Node, Queue
+from queues.nodes.write_sync import check_append_only
 from queues.topology import Topology
 from workers.consumer import registry
 from workers.consumer.handler import Place
@@ -38,6 +40,7 @@ FIELDS = (
     "priority",
     "minimum_containers",
     "requirements",
+    "durability",
 )
 # Rejections of these are recorded: somebody tries addresses that workers must not contact, or code that must not run.
 REACHING = ("handler", "handler_options.url")
@@ -72,10 +75,20 @@ def build_queue_change(actor: Actor, queue: Queue, fields: Mapping[str, Any]) ->
     if unknown:
         raise BadInput(unknown[0], f"can't be changed here; the fields are {', '.join(FIELDS)}.")
     given = _check_requirements(queue.kind, fields)
+    if given.get("durability", queue.durability) != queue.durability:
+        check_append_only(given["durability"], _list_node_urls(queue))
     changed = {name: value for name, value in given.items() if value != before[name]}
     if {"handler", "handler_options"} & changed.keys():  # what the host itself has set stays unchanged
         _check(actor, queue.name, queue.kind, {**before, **changed})
     return QueueChange(queue.name, {name: before[name] for name in changed}, changed, digest_of(before))
+
+
+def _list_node_urls(queue: Queue) -> dict[str, str]:
+    """Return the URLs of the nodes with points of a queue, or of all that accept points for a new queue."""
+    nodes = Node.objects.filter(containers__queue=queue, containers__points__gt=0) if queue.pk else None
+    if nodes is None:
+        nodes = Node.objects.filter(drained=False, cordoned=False)
+    return dict(nodes.order_by("name").values_list("name", "url"))
 
 
 def _check_requirements(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,6 +219,7 @@ def create(
         raise BadInput("kind", f"must be {' or '.join(Queue.Kind.values)}, not {kind[:40]!r}.")
     given = _check_requirements(kind, fields if kind != Queue.Kind.PIPELINE else {"handler": "", **fields})
     _check(actor, name, kind, {**get_queue_definition(Queue()), **given})
+    check_append_only(given.get("durability", MEMORY), _list_node_urls(Queue()))
     topology = projection.create_queue(control, name, kind, points, enforcing.get_node_thresholds(now), **given)
     after = {"kind": kind, "points": dict(topology.queues[name].points), **audit_document(given)}
     audit_log.record(actor, "queue.create", name, reason=why, after=after)

@@ -25,6 +25,7 @@ BENCHES = {
     "splitter": "queues",
     "segment": "queues",
     "brownout": "queues",
+    "durability": "durability",
     "pipeline": "pipeline",
     "matcher": "pipeline",
     "windows": "pipeline",
@@ -58,7 +59,13 @@ BENCHES = {
 }
 
 # Of some benches.
-OPTIONS = {"rules": ("count", "seed"), "task_history": ("count",), "retry": ("count",), "vanish": ("count",)}
+OPTIONS = {
+    "rules": ("count", "seed"),
+    "task_history": ("count",),
+    "retry": ("count",),
+    "vanish": ("count",),
+    "durability": ("count", "seed"),
+}
 MAX_COUNT = 10_000_000
 MAX_SECONDS = 43_200  # takes a night
 ADDITIONS = 10_000_000
@@ -124,9 +131,12 @@ class Command(JsonCommand):
         parser.add_argument("names", metavar="NAME", nargs="*")
         parser.add_argument("--all", action="store_true", help="all available benchmarks")
         parser.add_argument("--seconds", type=parse_option_number, default=3.0, help="duration of each measurement, s")
-        counted = "expressions of `rules`, tasks that `task_history` stores or `retry` sends, or rounds of `vanish`"
+        counted = (
+            "expressions of `rules`, tasks that `task_history` stores or `retry` sends, rounds of `vanish`, or schedules of "
+            "`durability`"
+        )
         parser.add_argument("--count", type=parse_option_whole_number, help=counted)
-        parser.add_argument("--seed", type=parse_option_whole_number, help="seed of the expressions that `rules` makes")
+        parser.add_argument("--seed", type=parse_option_whole_number, help="seed of `rules` or `durability`")
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
         parser.add_argument("--strict", action="store_true", help="exit with 1 if a figure exceeds its limit")
 

@@ -1,0 +1,194 @@
+"""`bench durability`: the events that power losses take from each durability, and the publish rate of each.
+
+**Losses.** Each schedule (`bench.durability.schedule`) lets random hosts lose power while events are published,
+handled, moved, and requeued. The servers are real, and their disks keep what was synced, and a random part of the
+rest. `count` schedules run with *disk*, and a tenth of them with *memory*, at most MEMORY_SCHEDULES.
+
+**Rates.** The same blocks are published with each durability on real disks, in turns.
+
+A schedule depends on its seed and on the timing of the machine. `failed_seeds` names those that lost events.
+"""
+
+import multiprocessing
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import redis
+
+from bench.durability.power import PowerNode
+from bench.durability.schedule import PowerSchedule, find_oldest_lost_seconds
+from bench.faults.preloaded import SYNCED
+from bench.queues.node_servers import node_servers, write_topology
+from common.errors import BadInput
+from queues import keys
+from queues.durability import DISK, MEMORY, REPLICATED
+from queues.events.block import BLOCK_EVENTS
+from queues.nodes.write_sync import WriteSync
+from queues.publishing.client import Client
+from queues.topology import Topology
+
+COUNT, SEED = 1_000, 1
+MEMORY_SCHEDULES = 40
+PROCESSES = 2
+NODES = ("n1", "n2", "n3")
+WORK_SECONDS, MEMORY_WORK_SECONDS = 0.4, 2.5
+LIMITS = {"disk_lost_events": 0.0, "memory_oldest_lost_seconds": 2.0, "disk_to_memory_rate": 0.5}
+AT_LEAST = ("disk_to_memory_rate",)
+QUEUE = "orders"
+ROUNDS = 5
+BULK_BLOCKS = 256
+START_US = 1_790_000_000_000_000
+
+
+@dataclass(frozen=True)
+class LossReport:
+    """What schedules of one durability lost. seeds: of those that lost events."""
+
+    schedules: int = 0
+    acknowledged: int = 0
+    lost: int = 0
+    deliveries: int = 0
+    moved: int = 0
+    power_losses: int = 0
+    lost_bytes: int = 0
+    lost_disks: int = 0
+    promotions: int = 0
+    oldest_lost_seconds: float = 0.0
+    seeds: tuple[int, ...] = ()
+
+    def __add__(self, other: "LossReport") -> "LossReport":
+        sums = {name: getattr(self, name) + getattr(other, name) for name in LossReport.__dataclass_fields__}
+        return replace(LossReport(**sums), oldest_lost_seconds=max(self.oldest_lost_seconds, other.oldest_lost_seconds))
+
+
+def run(seconds: float, count: int = COUNT, seed: int = SEED) -> dict[str, Any]:
+    """Run the schedules and measure the rates. seconds: of each measurement of a rate."""
+    rates = measure_rates(seconds)
+    losses = {
+        DISK: run_schedules(DISK, range(seed, seed + count), WORK_SECONDS),
+        MEMORY: run_schedules(
+            MEMORY, range(seed, seed + min(MEMORY_SCHEDULES, max(1, count // 10))), MEMORY_WORK_SECONDS
+        ),
+    }
+    figures: dict[str, float] = {f"{name}_events_per_second": rate for name, rate in rates.items()}
+    for name, report in losses.items():
+        figures |= {
+            f"{name}_schedules": report.schedules,
+            f"{name}_power_losses": report.power_losses,
+            f"{name}_acknowledged_events": report.acknowledged,
+            f"{name}_moved_blocks_and_letters": report.moved,
+            f"{name}_lost_bytes": report.lost_bytes,
+            f"{name}_lost_events": report.lost,
+            f"{name}_oldest_lost_seconds": report.oldest_lost_seconds,
+        }
+    ratio = {
+        f"disk_to_memory_{kind}": rates[f"{DISK}_{kind}"] / rates[f"{MEMORY}_{kind}"] for kind in ("bulk", "calls")
+    }
+    figures["disk_to_memory_rate"] = ratio["disk_to_memory_bulk"]
+    return {
+        "figures": figures,
+        "peers": {f"limit_{name}": limit for name, limit in LIMITS.items()},
+        "ratio": ratio,
+        "at_least": AT_LEAST,
+        "failed_seeds": {name: list(report.seeds) for name, report in losses.items()},
+    }
+
+
+def run_schedules(durability: str, seeds: Sequence[int], work_seconds: float) -> LossReport:
+    """Run schedules in PROCESSES processes, each with servers of its own."""
+    parts = [(durability, list(seeds[place::PROCESSES]), work_seconds) for place in range(PROCESSES)]
+    with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+        return sum(pool.imap_unordered(run_part, parts), LossReport())
+
+
+def run_part(part: tuple[str, list[int], float]) -> LossReport:
+    """Run schedules one after the other on the same servers."""
+    durability, seeds, work_seconds = part
+    report = LossReport()
+    with tempfile.TemporaryDirectory(prefix="weir-durability-") as name, ExitStack() as running:
+        folder = Path(name)
+        library = SYNCED.build(folder)
+        if library is None:
+            raise BadInput("NAME", "durability needs a C compiler (cc).")
+        nodes = [PowerNode.create(node, folder, library, durability == REPLICATED) for node in NODES]
+        control_url = running.enter_context(node_servers(("control",)))["control"]
+        for server in (server for node in nodes for server in node.servers):
+            running.callback(server.kill)
+            server.start()
+        for seed in seeds:
+            account = PowerSchedule(nodes, control_url, durability, seed, work_seconds).run()
+            lost = account.list_lost()
+            if lost:
+                sys.stderr.write(f"{durability}, seed {seed}: lost {len(lost)} of {len(account.acknowledged)} events\n")
+            report += LossReport(
+                schedules=1,
+                acknowledged=len(account.acknowledged),
+                lost=len(lost),
+                deliveries=account.deliveries,
+                moved=account.moved_blocks + account.moved_letters,
+                power_losses=len(account.lost_power_at),
+                lost_bytes=account.lost_bytes,
+                lost_disks=account.lost_disks,
+                promotions=account.promotions,
+                oldest_lost_seconds=find_oldest_lost_seconds(account),
+                seeds=(seed,) if lost else (),
+            )
+    return report
+
+
+def measure_rates(seconds: float) -> dict[str, float]:
+    """Return the median of the events that a client publishes per second, by figure, measured in turns.
+
+    `bulk`: calls of many blocks. `calls`: calls of one block each, one after the other.
+    """
+    rates: dict[str, list[float]] = {}
+    bulk, calls = (build_events(blocks * BLOCK_EVENTS) for blocks in (BULK_BLOCKS, 1))
+    with node_servers(("control", *NODES)) as urls, redis.Redis.from_url(urls["control"]) as control:
+        nodes = {name: redis.Redis.from_url(urls[name]) for name in NODES}
+        syncs = {name: WriteSync() for name in NODES}
+        write_topology(urls["control"], QUEUE, {name: urls[name] for name in NODES})
+        topology = Topology.from_json(control.get(keys.TOPOLOGY))
+        for _ in range(ROUNDS):
+            for durability in (MEMORY, DISK):
+                spec = replace(topology.queues[QUEUE], durability=durability)
+                control.set(keys.TOPOLOGY, replace(topology, queues={QUEUE: spec}).to_json())
+                for name, node in nodes.items():
+                    node.flushall()
+                    syncs[name].align(node, [spec])
+                for kind, events in (("bulk", bulk), ("calls", calls)):
+                    rate = measure_rate(urls["control"], events, seconds / ROUNDS)
+                    rates.setdefault(f"{durability}_{kind}", []).append(rate)
+        for node in nodes.values():
+            node.close()
+    return {name: statistics.median(turns) for name, turns in rates.items()}
+
+
+def build_events(rows: int) -> pa.Table:
+    """Return a table of measurements."""
+    numbers = np.arange(rows)
+    return pa.table(
+        {
+            "time": pa.array(START_US + numbers, pa.timestamp("us", "UTC")),
+            "type": pa.DictionaryArray.from_arrays(numbers % 4, ["cpu", "load", "memory", "disk"]).cast(pa.string()),
+            "value": numbers / 7,
+        }
+    )
+
+
+def measure_rate(control_url: str, events: pa.Table, seconds: float) -> float:
+    """Return the events that one client publishes per second."""
+    with Client(control_url, "bench", timeout_seconds=5.0) as client:
+        client.publish(QUEUE, events)  # connects
+        began, published = time.perf_counter(), 0
+        while time.perf_counter() - began < seconds:
+            published += client.publish(QUEUE, events).events
+        return published / (time.perf_counter() - began)
