@@ -2,7 +2,9 @@
 
 **Losses.** Each schedule (`bench.durability.schedule`) lets random hosts lose power while events are published,
 handled, moved, and requeued. The servers are real, and their disks keep what was synced, and a random part of the
-rest. `count` schedules run with *disk*, and a tenth of them with *memory*, at most MEMORY_SCHEDULES.
+rest. `count` schedules run with *disk* and with *replicated*, and a tenth of them with *memory*, at most
+MEMORY_SCHEDULES. With *replicated*, a host that loses power may also lose its disk, or stay off until the replicas of
+its nodes are promoted.
 
 **Rates.** The same blocks are published with each durability on real disks, in turns.
 
@@ -38,10 +40,15 @@ from queues.topology import Topology
 
 COUNT, SEED = 1_000, 1
 MEMORY_SCHEDULES = 40
-PROCESSES = 2
+PROCESSES = {MEMORY: 2, DISK: 2, REPLICATED: 4}  # replicas wait for each other most of the time
 NODES = ("n1", "n2", "n3")
-WORK_SECONDS, MEMORY_WORK_SECONDS = 0.4, 2.5
-LIMITS = {"disk_lost_events": 0.0, "memory_oldest_lost_seconds": 2.0, "disk_to_memory_rate": 0.5}
+WORK_SECONDS = {MEMORY: 2.5, DISK: 0.4, REPLICATED: 0.5}  # before a power loss; in memory, more than a sync
+LIMITS = {
+    "disk_lost_events": 0.0,
+    "replicated_lost_events": 0.0,
+    "memory_oldest_lost_seconds": 2.0,
+    "disk_to_memory_rate": 0.5,
+}
 AT_LEAST = ("disk_to_memory_rate",)
 QUEUE = "orders"
 ROUNDS = 5
@@ -73,12 +80,8 @@ class LossReport:
 def run(seconds: float, count: int = COUNT, seed: int = SEED) -> dict[str, Any]:
     """Run the schedules and measure the rates. seconds: of each measurement of a rate."""
     rates = measure_rates(seconds)
-    losses = {
-        DISK: run_schedules(DISK, range(seed, seed + count), WORK_SECONDS),
-        MEMORY: run_schedules(
-            MEMORY, range(seed, seed + min(MEMORY_SCHEDULES, max(1, count // 10))), MEMORY_WORK_SECONDS
-        ),
-    }
+    counts = {DISK: count, REPLICATED: count, MEMORY: min(MEMORY_SCHEDULES, max(1, count // 10))}
+    losses = {name: run_schedules(name, range(seed, seed + number)) for name, number in counts.items()}
     figures: dict[str, float] = {f"{name}_events_per_second": rate for name, rate in rates.items()}
     for name, report in losses.items():
         figures |= {
@@ -87,6 +90,8 @@ def run(seconds: float, count: int = COUNT, seed: int = SEED) -> dict[str, Any]:
             f"{name}_acknowledged_events": report.acknowledged,
             f"{name}_moved_blocks_and_letters": report.moved,
             f"{name}_lost_bytes": report.lost_bytes,
+            f"{name}_lost_disks": report.lost_disks,
+            f"{name}_promotions": report.promotions,
             f"{name}_lost_events": report.lost,
             f"{name}_oldest_lost_seconds": report.oldest_lost_seconds,
         }
@@ -103,16 +108,17 @@ def run(seconds: float, count: int = COUNT, seed: int = SEED) -> dict[str, Any]:
     }
 
 
-def run_schedules(durability: str, seeds: Sequence[int], work_seconds: float) -> LossReport:
-    """Run schedules in PROCESSES processes, each with servers of its own."""
-    parts = [(durability, list(seeds[place::PROCESSES]), work_seconds) for place in range(PROCESSES)]
-    with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+def run_schedules(durability: str, seeds: Sequence[int]) -> LossReport:
+    """Run schedules in some processes, each with servers of its own."""
+    processes = min(PROCESSES[durability], len(seeds))
+    parts = [(durability, list(seeds[place::processes])) for place in range(processes)]
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
         return sum(pool.imap_unordered(run_part, parts), LossReport())
 
 
-def run_part(part: tuple[str, list[int], float]) -> LossReport:
+def run_part(part: tuple[str, list[int]]) -> LossReport:
     """Run schedules one after the other on the same servers."""
-    durability, seeds, work_seconds = part
+    durability, seeds = part
     report = LossReport()
     with tempfile.TemporaryDirectory(prefix="weir-durability-") as name, ExitStack() as running:
         folder = Path(name)
@@ -125,7 +131,7 @@ def run_part(part: tuple[str, list[int], float]) -> LossReport:
             running.callback(server.kill)
             server.start()
         for seed in seeds:
-            account = PowerSchedule(nodes, control_url, durability, seed, work_seconds).run()
+            account = PowerSchedule(nodes, control_url, durability, seed, WORK_SECONDS[durability]).run()
             lost = account.list_lost()
             if lost:
                 sys.stderr.write(f"{durability}, seed {seed}: lost {len(lost)} of {len(account.acknowledged)} events\n")

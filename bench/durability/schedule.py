@@ -26,7 +26,7 @@ from workers.placement.transfer import Route
 
 CALL_EVENTS = 8
 CLIENT_TIMEOUT_SECONDS, NODE_TIMEOUT_SECONDS = 2.0, 2.0
-DRAIN_SECONDS = 20.0
+DRAIN_SECONDS = 30.0
 UNAVAILABLE = (WeirError, redis.RedisError, OSError)
 
 
@@ -73,6 +73,7 @@ class PowerSchedule:
     def run(self) -> EventAccount:
         """Run the schedule, and return the account. Raises what a part raised other than an unavailable server."""
         self._project()
+        self._await_servers()
         parts = (self._publish, self._consume, self._consume, self._transfer, self._keep_servers_set)
         seeds = [self._chance.random() for _ in parts]
         threads = [
@@ -214,12 +215,8 @@ class PowerSchedule:
 
     def _drain(self) -> None:
         """Handle everything that is left, and empty the servers."""
+        self._await_servers()
         deadline = time.monotonic() + DRAIN_SECONDS
-        while any(node.problem for node in self.nodes):
-            for node in self.nodes:
-                with suppress(*UNAVAILABLE):
-                    node.align(self._spec)
-            _check(deadline, f"schedule {self.seed}: {[node.problem for node in self.nodes]}")
         with self._connect() as segments:
             for segment in map(segments.get, segments.names):
                 segment.stay(segments.names)
@@ -231,6 +228,17 @@ class PowerSchedule:
                 for letter in DeadLetters(segment).read(1_000_000):
                     self.account.kept.update(letter.batch.column(0).to_pylist())
                 segment.node.delete(*keys.list_queue_keys(self._queue))
+
+    def _await_servers(self) -> None:
+        """Wait until the nodes accept events of the queue."""
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while True:
+            for node in self.nodes:
+                with suppress(*UNAVAILABLE):
+                    node.align(self._spec)
+            if not any(node.problem for node in self.nodes):
+                return
+            _check(deadline, f"schedule {self.seed}: {[node.problem for node in self.nodes]}")
 
     def _connect(self) -> "Segments":
         return Segments(self)

@@ -22,7 +22,7 @@ from queues.control.replies import Fields, expect_bytes
 from queues.durability import DURABILITIES, MEMORY, Durability
 from queues.events.block import MAX_TIME_US, Block, EncodedBlock, decode, find_newest_time_us
 from queues.segments.gauge import COUNTERS, GROUP, SCRIPTS, Gauge, read_gauges
-from queues.segments.synced_write import check_synced, encode_wait, run_synced
+from queues.segments.synced_write import check_synced, encode_waits, list_waits, run_synced
 
 # A flush: all blocks for one node in one MULTI, written straight to the socket.
 #
@@ -65,7 +65,7 @@ class Flush:
                 pieces += (bytes(pending), block.data)
                 pending = bytearray()
             pending += b"\r\n"
-        pieces.append(bytes(pending + self._encode_counts() + _EXEC + encode_wait(self._durability)))
+        pieces.append(bytes(pending + self._encode_counts() + _EXEC + encode_waits(self._durability)))
         return pieces
 
     def send(self, node: redis.Redis) -> None:
@@ -84,9 +84,9 @@ class Flush:
             node.connection_pool.release(connection)
 
     def _read(self, connection: redis.Connection) -> None:
-        """Read the replies: +OK, a +QUEUED (or a rejection) for each command, the results, and that of WAITAOF."""
+        """Read the replies: +OK, a +QUEUED (or a rejection) for each command, the results, and those of the waits."""
         commands = len(self.blocks) + 5
-        replies = [_read_reply(connection) for _ in range(commands + self._durability.waits)]
+        replies = [_read_reply(connection) for _ in range(commands + len(list_waits(self._durability)))]
         for reply in replies:
             # The first rejection says why; EXEC's own error only says that there was one.
             if isinstance(reply, Exception):

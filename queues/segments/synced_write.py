@@ -2,6 +2,10 @@
 
 Each is followed by WAITAOF on the same connection: it waits for the connection's last write, and returns how many local
 disks and replicas have synced it. With too few, the write may be stored or not, like a write whose reply was lost.
+
+A replica reports what it has synced once per second, and when it is asked. WAITAOF asks at once, which is before the
+sync. WAIT precedes it for this reason: it returns when the replica has received and synced the write, so that WAITAOF
+asks afterwards.
 """
 
 from collections.abc import Sequence
@@ -21,12 +25,19 @@ class NotSynced(redis.TimeoutError):
     """Raised when too few disks have a write in time: it may be lost if a host loses power."""
 
 
-def encode_wait(durability: Durability) -> bytes:
-    """Return the command that waits, as sent to the server; empty if the durability requires no sync."""
-    if not durability.waits:
-        return b""
-    words = [part.encode() for part in _build_wait(durability)]
-    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+def encode_waits(durability: Durability) -> bytes:
+    """Return the commands that wait, as sent to the server; empty if the durability requires no sync."""
+    return b"".join(
+        b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word.encode()) for word in words)
+        for words in list_waits(durability)
+    )
+
+
+def list_waits(durability: Durability) -> list[tuple[str, ...]]:
+    """Return the commands that wait for a sync. The reply of the last one says where the write is synced."""
+    replicas, limit = str(durability.replicas), str(SYNC_MILLISECONDS)
+    received = [("WAIT", replicas, limit)] if durability.replicas else []
+    return [*received, ("WAITAOF", str(durability.disks), replicas, limit)] if durability.waits else []
 
 
 def check_synced(durability: Durability, reply: Sequence[int]) -> None:
@@ -43,8 +54,9 @@ def run_synced(node: redis.Redis, durability: Durability, script: Script, keys: 
     with node.pipeline(transaction=False) as pipe:
         for text in (script.sha, None):
             pipe.evalsha(text, len(keys), *keys, *words) if text else pipe.eval(script.script, len(keys), *keys, *words)
-            pipe.execute_command(*_build_wait(durability))
-            reply, synced = pipe.execute(raise_on_error=False)
+            for words_of_wait in list_waits(durability):
+                pipe.execute_command(*words_of_wait)
+            reply, *_, synced = pipe.execute(raise_on_error=False)
             if not isinstance(reply, NoScriptError):
                 break
     for answer in (reply, synced):
@@ -52,7 +64,3 @@ def run_synced(node: redis.Redis, durability: Durability, script: Script, keys: 
             raise answer
     check_synced(durability, synced)
     return reply
-
-
-def _build_wait(durability: Durability) -> list[str]:
-    return ["WAITAOF", str(durability.disks), str(durability.replicas), str(SYNC_MILLISECONDS)]
