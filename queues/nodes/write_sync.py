@@ -12,7 +12,7 @@ import redis
 from common.errors import BadInput
 from queues.durability import DURABILITIES
 from queues.nodes.addresses import add_login
-from queues.topology import QueueSpec
+from queues.topology import NodeSpec, QueueSpec
 
 SYNCED = {"appendfsync": "always", "no-appendfsync-on-rewrite": "no"}
 APPEND_ONLY = "appendonly"
@@ -46,24 +46,35 @@ class WriteSync:
         return ""
 
 
-def check_append_only(durability: str, nodes: dict[str, str]) -> None:
-    """Raise `BadInput` if a queue can't have this durability, as a node (name → URL) keeps no append-only file.
+def check_nodes(durability: str, nodes: Iterable[NodeSpec]) -> None:
+    """Raise `BadInput` if a queue can't have this durability, as a node has no append-only file or no replica.
 
     Skips nodes that don't respond: such a node acknowledges nothing until it syncs its writes.
     """
-    for name, url in nodes.items() if DURABILITIES[durability].waits else ():
-        options = {"socket_timeout": CHECK_TIMEOUT_SECONDS, "socket_connect_timeout": CHECK_TIMEOUT_SECONDS}
-        with redis.Redis.from_url(add_login(url), retry=None, **options) as node:
-            try:
-                keeps_file = bool(node.info("persistence")["aof_enabled"])
-            except (redis.RedisError, OSError):
-                continue
-        if not keeps_file:
+    required = DURABILITIES[durability]
+    for spec in nodes if required.waits else ():
+        if required.replicas and not spec.replica_url:
             raise BadInput(
                 "durability",
-                f"can't be {durability}: the server of node {name} keeps no append-only file. Start it with "
+                f"can't be {durability}: node {spec.name} has no replica. Name one in WEIR_NODE_REPLICAS and run "
+                "manage.py seed, or move the queue's points off the node.",
+            )
+        if _has_append_only_file(spec.url) is False:
+            raise BadInput(
+                "durability",
+                f"can't be {durability}: the server of node {spec.name} keeps no append-only file. Start it with "
                 "`appendonly yes`, or move the queue's points off the node.",
             )
+
+
+def _has_append_only_file(url: str) -> bool | None:
+    """Return whether a server keeps an append-only file; None if it does not respond."""
+    options = {"socket_timeout": CHECK_TIMEOUT_SECONDS, "socket_connect_timeout": CHECK_TIMEOUT_SECONDS}
+    with redis.Redis.from_url(add_login(url), retry=None, **options) as node:
+        try:
+            return bool(node.info("persistence")["aof_enabled"])
+        except (redis.RedisError, OSError):
+            return None
 
 
 def _configure(node: redis.Redis, settings: dict[str, str]) -> None:

@@ -7,12 +7,13 @@ import pytest
 
 from common.errors import BadInput
 from queues import keys
-from queues.durability import DISK, MEMORY
+from queues.durability import DISK, MEMORY, REPLICATED
 from queues.nodes.agent import Agent, connect
-from queues.nodes.write_sync import WriteSync, check_append_only
-from queues.topology import QueueSpec
+from queues.nodes.write_sync import WriteSync, check_nodes
+from queues.topology import NodeSpec, QueueSpec
 from tests.servers import new_server
 
+SILENT = "redis://127.0.0.1:1/0"
 SETTINGS = ("appendfsync", "no-appendfsync-on-rewrite")
 
 
@@ -60,12 +61,18 @@ def test_a_server_without_an_append_only_file_is_named(server):
     node.config_set("appendonly", "no")
     assert "orders" in WriteSync().align(node, queues(DISK))
     with pytest.raises(BadInput, match="n1 keeps no append-only file"):
-        check_append_only(DISK, {"n1": server.url})
-    check_append_only(MEMORY, {"n1": server.url})
+        check_nodes(DISK, [NodeSpec("n1", server.url)])
+    check_nodes(MEMORY, [NodeSpec("n1", server.url)])
 
 
 def test_a_node_that_does_not_respond_prevents_no_durability():
-    check_append_only(DISK, {"n1": "redis://127.0.0.1:1/0"})
+    check_nodes(DISK, [NodeSpec("n1", SILENT)])
+
+
+def test_a_replicated_queue_needs_a_replica_of_each_node():
+    check_nodes(REPLICATED, [NodeSpec("n1", SILENT, replica_url=SILENT)])
+    with pytest.raises(BadInput, match="n2 has no replica"):
+        check_nodes(REPLICATED, [NodeSpec("n1", SILENT, replica_url=SILENT), NodeSpec("n2", SILENT)])
 
 
 def test_a_node_that_may_not_be_set_still_sends_heartbeats(control, control_server, nodes, plant_topology, caplog):
