@@ -21,7 +21,8 @@ With WEIR_PASSWORD_REPLICA and WEIR_PASSWORD_SENTINEL the control server has rep
 `replica` (follows it) and `sentinel` (monitors it and names the primary). `sentinel.acl` is then for the sentinels:
 each role may query them for the primary.
 
-Only agents and workers may configure nodes. No user may save, flush, list all keys, load functions, or see other connections.
+Only agents and workers may configure nodes. No user may save, flush, list all keys, load functions, or see other
+connections.
 """
 
 import hashlib
