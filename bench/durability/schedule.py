@@ -24,7 +24,8 @@ from queues.segments.segment import ClaimedBlock, Segment
 from queues.topology import QueueSpec, Topology
 from workers.placement.transfer import Route
 
-CALL_EVENTS = 8
+CALL_EVENTS, MAX_CALLS = 8, 10
+MAX_BEAT_SECONDS = 0.5  # of an agent, which takes a second
 CLIENT_TIMEOUT_SECONDS, NODE_TIMEOUT_SECONDS = 2.0, 2.0
 DRAIN_SECONDS = 30.0
 UNAVAILABLE = (WeirError, redis.RedisError, OSError)
@@ -83,8 +84,9 @@ class PowerSchedule:
         for thread in threads:
             thread.start()
         try:
-            for _ in range(self._chance.choice((1, 1, 2))):
-                self._stop.wait(self._chance.uniform(0.2, 1.0) * self.work_seconds)
+            # A second loss may strike a server that was started and doesn't sync yet.
+            for _ in range(self._chance.choice((1, 2, 3))):
+                self._stop.wait(self._chance.uniform(0.1, 1.0) * self.work_seconds)
                 self._lose_power()
             self._stop.wait(self._chance.uniform(0.2, 0.6) * self.work_seconds)
         finally:
@@ -149,24 +151,29 @@ class PowerSchedule:
         self._project()
 
     def _publish(self, chance: Random) -> None:
+        """Publish until each call is acknowledged. New clients don't know which servers have failed."""
         number = 0
-        with Client(self.control_url, "bench", timeout_seconds=CLIENT_TIMEOUT_SECONDS) as client:
-            while not self._stop.is_set():
-                ids = [f"{self.seed}-{number + place}" for place in range(chance.randint(1, CALL_EVENTS))]
-                number += len(ids)
-                events = [{"id": event_id, "type": "t", "value": 1.0} for event_id in ids]
-                blocks = client.build_blocks(events)
-                while not self._stop.is_set():
-                    with suppress(*UNAVAILABLE):
-                        client.publish_blocks(self._queue, blocks)
-                        self.account.acknowledged |= dict.fromkeys(ids, time.monotonic())
-                        break
-                    self._stop.wait(0.01)
+        while not self._stop.is_set():
+            with Client(self.control_url, "bench", timeout_seconds=CLIENT_TIMEOUT_SECONDS) as client:
+                for _ in range(chance.randint(1, MAX_CALLS)):
+                    ids = [f"{self.seed}-{number + place}" for place in range(chance.randint(1, CALL_EVENTS))]
+                    number += len(ids)
+                    self._publish_call(client, ids)
+
+    def _publish_call(self, client: Client, ids: list[str]) -> None:
+        blocks = client.build_blocks([{"id": event_id, "type": "t", "value": 1.0} for event_id in ids])
+        while not self._stop.is_set():
+            with suppress(*UNAVAILABLE):
+                client.publish_blocks(self._queue, blocks)
+                self.account.acknowledged |= dict.fromkeys(ids, time.monotonic())
+                return
+            self._stop.wait(0.01)
 
     def _consume(self, chance: Random) -> None:
         worker, claims = f"w{chance.random()}", 0
         with self._connect() as segments:
-            while not self._stop.wait(chance.uniform(0.0, 0.01)):
+            # Slower than the producer, so that events wait when a host loses power.
+            while not self._stop.wait(chance.uniform(0.0, 0.1)):
                 claims += 1
                 segment = segments.choose(chance)
                 with suppress(*UNAVAILABLE):
@@ -203,7 +210,7 @@ class PowerSchedule:
     def _keep_servers_set(self, chance: Random) -> None:
         """Do what agents and the launcher do each second, sooner after a start."""
         synced_at = time.monotonic()
-        while not self._stop.wait(chance.uniform(0.01, 0.15)):
+        while not self._stop.wait(chance.uniform(0.05, MAX_BEAT_SECONDS)):
             for node in self.nodes:
                 with suppress(*UNAVAILABLE):
                     node.align(self._spec)
