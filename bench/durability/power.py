@@ -21,18 +21,18 @@ from queues.nodes.server import ServerConfig, free_port, prepare_server_command
 from queues.nodes.write_sync import WriteSync
 from queues.topology import NodeSpec, QueueSpec
 
-MAXMEMORY_BYTES = 256 * 2**20
+MAXMEMORY_BYTES = 1024 * 2**20
 START_SECONDS, PING_SECONDS = 20.0, 0.005
 SYNC_MICROSECONDS = 1_000
 
 
 @dataclass
 class PowerServer:
-    """A server and its disk."""
+    """A server and its disk. library: of the simulated disk; None for the real one."""
 
     name: str
     config: ServerConfig
-    library: Path
+    library: Path | None
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -45,13 +45,13 @@ class PowerServer:
 
     def start(self) -> None:
         """Start the server, and wait until it has loaded its files. It syncs nothing until it is told to."""
-        self._records.mkdir(exist_ok=True)
-        environment = {
-            **os.environ,
+        self._records.mkdir(parents=True, exist_ok=True)
+        simulated = {
             "LD_PRELOAD": str(self.library),
             SYNCED.variable: str(self._records),
             "WEIR_SYNC_MICROSECONDS": str(SYNC_MICROSECONDS),
         }
+        environment = {**os.environ, **(simulated if self.library else {})}
         self.process = subprocess.Popen(
             prepare_server_command(self.config),
             env=environment,
@@ -108,7 +108,7 @@ class PowerNode:
     problem: str = "not checked"  # why durable queues can't use it
 
     @classmethod
-    def create(cls, name: str, folder: Path, library: Path, has_replica: bool) -> "PowerNode":
+    def create(cls, name: str, folder: Path, library: Path | None, has_replica: bool) -> "PowerNode":
         names = [name, f"{name}-replica"] if has_replica else [name]
         ports = [free_port() for _ in names]
         peers = ports[::-1] if has_replica else [None]

@@ -121,7 +121,7 @@ class PowerSchedule:
         """
         struck = self._chance.sample(self._hosts, self._chance.randint(1, len(self._hosts)))
         has_copies = self.durability == REPLICATED and not any(node.problem for node in self.nodes)
-        fate = self._chance.choice(("disk", "off", "")) if has_copies else ""
+        fate = self._chance.choice(("disk", "disk", "off", "")) if has_copies else ""
         for server in (server for host in struck for server in host):
             server.kill()
         self.account.lost_power_at.append(time.monotonic())
