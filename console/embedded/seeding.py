@@ -121,12 +121,13 @@ def read_first_password(data: Path) -> str | None:
 def seed_nodes(urls: dict[str, str], replica_urls: Mapping[str, str] | None = None) -> None:
     """Create nodes by name; a known node gets its new URLs (local ports change), and keeps everything else.
 
-    Raises `BadInput` if a node would lose a replica that has been its primary.
+    Raises `BadInput` if a node would lose its replica while that is its primary.
     """
     for name, url in urls.items():
         replica_url = (replica_urls or {}).get(name, "")
-        if not replica_url and Node.objects.filter(name=name, promotions__gt=0).exclude(replica_url="").exists():
-            raise BadInput(variables.NODE_REPLICAS.name, f"must name a replica of {name}: it may have the node's data.")
+        known = Node.objects.filter(name=name).first()
+        if known is not None and not replica_url and known.get_primary_url() != known.url:
+            raise BadInput(variables.NODE_REPLICAS.name, f"must name the replica of {name}, which is its primary now.")
         Node.objects.update_or_create(name=name, defaults={"url": url, "replica_url": replica_url})
 
 

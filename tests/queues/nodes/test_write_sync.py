@@ -81,7 +81,7 @@ def test_a_node_that_may_not_be_set_still_sends_heartbeats(control, control_serv
     control.set(keys.TOPOLOGY, json.dumps(document))
     agent = Agent("n1", connect(control_server.url))
     node = nodes["n1"].client()
-    node.config_set("appendonly", "no")
+    node.config_set("appendonly", "no", "appendfsync", "no")
     try:
         with caplog.at_level(logging.WARNING, "weir.agent"):
             assert agent.beat() is not None and agent.beat() is not None

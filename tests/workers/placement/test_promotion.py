@@ -28,7 +28,9 @@ def plant(plant, monkeypatch):
     Node.objects.filter(name="n3").update(replica_url=REPLICA)
     Queue.objects.filter(name="alert").update(durability="replicated")
     plant.pass_seconds(2, silent=("n3",))
-    return plant
+    yield plant
+    for server in plant.servers.values():  # which other tests use, too
+        server.client().config_set("appendfsync", "no", "no-appendfsync-on-rewrite", "yes")
 
 
 def recover(plant, seconds):
