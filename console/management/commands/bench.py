@@ -132,8 +132,8 @@ class Command(JsonCommand):
         parser.add_argument("--all", action="store_true", help="all available benchmarks")
         parser.add_argument("--seconds", type=parse_option_number, default=3.0, help="duration of each measurement, s")
         counted = (
-            "expressions of `rules`, tasks that `task_history` stores or `retry` sends, rounds of `vanish`, or schedules of "
-            "`durability`"
+            "expressions of `rules`, tasks that `task_history` stores or `retry` sends, rounds of `vanish`, or "
+            "schedules of `durability`"
         )
         parser.add_argument("--count", type=parse_option_whole_number, help=counted)
         parser.add_argument("--seed", type=parse_option_whole_number, help="seed of `rules` or `durability`")
