@@ -19,10 +19,11 @@ gauges |
 
 With WEIR_PASSWORD_REPLICA and WEIR_PASSWORD_SENTINEL the control server has replicas and sentinels. It gets the users
 `replica` (follows it) and `sentinel` (monitors it and names the primary). `sentinel.acl` is then for the sentinels:
-each role may query them for the primary.
+each role may query them for the primary. Nodes may have replicas as well: they get the user `replica`, and agents and
+workers may choose their primaries.
 
-Only agents and workers may configure nodes. No user may save, flush, list all keys, load functions, or see other
-connections.
+Only an agent may configure its node, to sync writes. No user may save, flush, list all keys, load functions, or see
+other connections.
 """
 
 import hashlib
@@ -49,8 +50,10 @@ ALL = "~weir:*"
 REMOTE_CONTROL = f"&{keys.CELERY}/0.celery.pidbox"
 # The commands of the scripts that measure a segment (queues.segments.gauge).
 GAUGES = "+hget +hmget +hgetall +hlen +xlen +xpending +zcard +zcount +xrange +xrevrange +xinfo +time +info"
-# The commands of queues.nodes.write_sync and queues.nodes.replication.
-PAIRS = "+config|get +config|set +role +dbsize +replicaof +get +set +watch +unwatch +multi +exec"
+SYNCING = "+config|get +config|set"  # queues.nodes.write_sync
+# The commands of queues.nodes.replication, if nodes have replicas, and the roles that need them.
+PAIRING = f"{SYNCING} +role +dbsize +replicaof +get +set +watch +unwatch +multi +exec ~{keys.PROMOTIONS}"
+PAIRING_ROLES = ("agent", "workers")
 # The keys by which a segment is measured. A script requires write access to its keys; writes stay forbidden,
 # since the agent has no writing command.
 MEASURED = " ".join(f"~{key.pattern}" for key in keys.OF_QUEUE)
@@ -84,12 +87,12 @@ def list_published_keys(role: str, *queues: str) -> str:
 
 ROLES = (
     ServerRole("web", f"{ALL} &weir:* {ROWS}", f"{ALL} {ROWS}"),
-    ServerRole("workers", f"{ALL} &weir:* {REMOTE_CONTROL} {ROWS}", f"{ALL} {ROWS} {PAIRS}"),
+    ServerRole("workers", f"{ALL} &weir:* {REMOTE_CONTROL} {ROWS}", f"{ALL} {ROWS}"),
     ServerRole("observer", f"{READ} {list_written_keys('observer')} {ROWS}", f"{READ} {GAUGES} {SCRIPTS}"),
     ServerRole(
         "agent",
         f"{read('agent')} {list_written_keys('agent')} +get +hget +hset +time",
-        f"{READ} {MEASURED} ~{keys.PROMOTIONS} {GAUGES} {SCRIPTS} +xgroup|delconsumer {PAIRS}",
+        f"{READ} {MEASURED} {GAUGES} {SCRIPTS} +xgroup|delconsumer {SYNCING}",
     ),
     ServerRole(
         "telemetry",
@@ -148,8 +151,11 @@ def build_acl_files(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the files by name; `sentinel.acl` if the control server can fail over. Raises `BadInput`."""
     passwords = read_passwords(environment)
     at_control = {role.name: role.control for role in ROLES}
-    copying = {REPLICA: FAILING_OVER[REPLICA]} if REPLICA in passwords else {}
-    at_node = {"node.acl": format_access_list({**{role.name: role.node for role in ROLES}, **copying}, passwords)}
+    rights = {role.name: role.node for role in ROLES}
+    if REPLICA in passwords:
+        rights |= {name: f"{rights[name]} {PAIRING}" for name in PAIRING_ROLES}
+        rights[REPLICA] = FAILING_OVER[REPLICA]
+    at_node = {"node.acl": format_access_list(rights, passwords)}
     if REPLICA not in passwords:
         return {"control.acl": format_access_list(at_control, passwords), **at_node}
     asking = {**{role.name: "" for role in ROLES}, SENTINEL: AMONG_SENTINELS}
