@@ -6,6 +6,7 @@ must sync, too.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import redis
 
@@ -36,7 +37,7 @@ class WriteSync:
                 _configure(node, self._former)
                 self._former = {}
             return ""
-        current: dict[str, str] = node.config_get(APPEND_ONLY, *SYNCED)
+        current: Any = node.config_get(APPEND_ONLY, *SYNCED)
         if current.get(APPEND_ONLY) != "yes":
             return f"the server keeps no append-only file, which durable queues need ({', '.join(durable)})"
         wrong = {name: current.get(name, "") for name, value in SYNCED.items() if current.get(name) != value}

@@ -51,9 +51,11 @@ def check_synced(durability: Durability, reply: Sequence[int]) -> None:
 
 def run_synced(node: redis.Redis, durability: Durability, script: Script, keys: list[str], words: list[Any]) -> Any:
     """Return the reply of a script once its writes are synced. Raises `NotSynced` and redis-py's errors."""
+    text: Any = script.script
     with node.pipeline(transaction=False) as pipe:
-        for text in (script.sha, None):
-            pipe.evalsha(text, len(keys), *keys, *words) if text else pipe.eval(script.script, len(keys), *keys, *words)
+        for is_known in (True, False):
+            run = pipe.evalsha if is_known else pipe.eval
+            run(script.sha if is_known else text, len(keys), *keys, *words)
             for words_of_wait in list_waits(durability):
                 pipe.execute_command(*words_of_wait)
             reply, *_, synced = pipe.execute(raise_on_error=False)
