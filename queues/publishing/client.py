@@ -110,6 +110,8 @@ class Gates:
 FLUSH_BLOCKS = 32
 # Small enough that a node stores one flush while the next ones are gathered.
 FLUSH_BYTES = 2**20
+# While a node syncs a flush of a durable queue, the next one grows up to this: each sync then stores more.
+MAX_SYNC_BLOCKS, MAX_SYNC_BYTES = 4 * FLUSH_BLOCKS, 4 * FLUSH_BYTES
 CHUNK_BLOCKS = 16
 REFRESH_SECONDS = 1.0
 # While a queue is throttled, and for some intervals of its ladder afterwards, the client checks the throttling more
@@ -473,11 +475,19 @@ class Publishing:
             flush = gathered.setdefault(node, [])
             flush.append(block)
             size_bytes[node] = size_bytes.get(node, 0) + block.size_bytes
-            if len(flush) >= FLUSH_BLOCKS or size_bytes[node] >= FLUSH_BYTES:
+            if self._is_due(node, len(flush), size_bytes[node]):
                 self._launch(node, gathered.pop(node))
                 size_bytes[node] = 0
         for node, flush in gathered.items():
             self._launch(node, flush)
+
+    def _is_due(self, node: str, blocks: int, size_bytes: int) -> bool:
+        """Return whether a flush of this size is sent now."""
+        if blocks < FLUSH_BLOCKS and size_bytes < FLUSH_BYTES:
+            return False
+        if not DURABILITIES[self._durability].waits or blocks >= MAX_SYNC_BLOCKS or size_bytes >= MAX_SYNC_BYTES:
+            return True
+        return all(busy != node or flight.done() for flight, (busy, _, _) in self._flights.items())
 
     def _encode_blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedBlock]:
         rows = CHUNK_BLOCKS * BLOCK_EVENTS
