@@ -98,7 +98,7 @@ ROLES = (
         "telemetry",
         f"{read('telemetry')} {list_written_keys('telemetry')} "
         f"+get +mget +pttl +hget +hgetall +hset +multi +exec {SCRIPTS}",
-        f"{list_published_keys('telemetry', 'telemetry', 'process')} +xadd +hincrby +hmget +multi +exec +waitaof",
+        f"{list_published_keys('telemetry', 'telemetry', 'process')} +xadd +hincrby +hmget +multi +exec +wait +waitaof",
     ),
     ServerRole("pipeline", f"{READ} {list_written_keys('pipeline')} {ROWS}", f"{ALL} {ROWS}"),
 )
