@@ -68,7 +68,7 @@ class PowerSchedule:
         names = [node.name for node in self.nodes]
         self._spec = QueueSpec(self._queue, "jobs", share(names), minimum_containers=1, durability=self.durability)
         self._hosts = _place_on_hosts(self.nodes)
-        self._stop = threading.Event()
+        self._stop, self._setting = threading.Event(), threading.Lock()
         self._faults: list[BaseException] = []
 
     def run(self) -> EventAccount:
@@ -122,8 +122,12 @@ class PowerSchedule:
         struck = self._chance.sample(self._hosts, self._chance.randint(1, len(self._hosts)))
         has_copies = self.durability == REPLICATED and not any(node.problem for node in self.nodes)
         fate = self._chance.choice(("disk", "disk", "off", "")) if has_copies else ""
-        for server in (server for host in struck for server in host):
-            server.kill()
+        with self._setting:
+            for server in (server for host in struck for server in host):
+                server.kill()
+            # What was replicated before the loss may not be so until the servers are set again.
+            for node in self.nodes:
+                node.problem = "a host has lost power"
         self.account.lost_power_at.append(time.monotonic())
         for host in struck:
             for server in host:
@@ -212,7 +216,7 @@ class PowerSchedule:
         synced_at = time.monotonic()
         while not self._stop.wait(chance.uniform(0.05, MAX_BEAT_SECONDS)):
             for node in self.nodes:
-                with suppress(*UNAVAILABLE):
+                with self._setting, suppress(*UNAVAILABLE):
                     node.align(self._spec)
             if time.monotonic() - synced_at >= 1.0:
                 synced_at = time.monotonic()

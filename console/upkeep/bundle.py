@@ -84,7 +84,7 @@ def collect_server_facts() -> dict[str, Any]:
     topology = Topology.from_json(stored) if stored else None
     for name, node in (topology.nodes if topology else {}).items():
         try:
-            facts[name] = _read_server_facts(create_connection(node.get_primary_url()))
+            facts[name] = _read_server_facts(create_connection(node.url))
         except FAULTS as error:
             facts[name] = {"error": str(error)}
     return facts

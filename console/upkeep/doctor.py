@@ -148,7 +148,7 @@ def check_nodes() -> Iterator[Symptom]:
     """Check each node. Raises `BadTopology` for a node list that contains a name twice."""
     for node in Topology.from_json(control().get(keys.TOPOLOGY)).nodes.values():
         try:
-            yield from _check_server(f"node {node.name}", create_connection(node.get_primary_url()))
+            yield from _check_server(f"node {node.name}", create_connection(node.url))
         except redis.RedisError as error:
             text = f"Node {node.name} is not responding: {error}"
             yield Symptom("error", text, "Start it; check its URL, and WEIR_NODE_LOGIN.", f"node {node.name}")

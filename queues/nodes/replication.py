@@ -31,7 +31,7 @@ PRIMARY, CONNECTED = b"master", b"connected"
 
 
 @dataclass(frozen=True)
-class ServerRole:
+class PairedServer:
     """What a server of a pair is. promotions: of its mark, None without one; follows: (host, port) of its primary."""
 
     is_primary: bool
@@ -82,7 +82,7 @@ def can_replace_primary(spec: NodeSpec) -> bool:
         return role is not None and not role.is_primary and role.promotions == spec.promotions
 
 
-def _find_obstacle(spec: NodeSpec, role: ServerRole, other: ServerRole | None) -> str:
+def _find_obstacle(spec: NodeSpec, role: PairedServer, other: PairedServer | None) -> str:
     """Return why a server must not become the primary of its node, or ""."""
     if role.promotions is not None:
         # One less, if it was promoted and has not raised its mark yet.
@@ -124,13 +124,13 @@ def _make_replica(server: redis.Redis, spec: NodeSpec) -> str:
     return ""
 
 
-def _read_role(server: redis.Redis) -> ServerRole | None:
+def _read_role(server: redis.Redis) -> PairedServer | None:
     """Return the role of a server; None if it does not respond."""
     try:
         kind, *rest = server.role()
         mark: Any = server.get(keys.PROMOTIONS)
         is_primary = kind == PRIMARY
-        return ServerRole(
+        return PairedServer(
             is_primary=is_primary,
             promotions=None if mark is None else int(mark),
             is_empty=server.dbsize() == 0,

@@ -52,7 +52,7 @@ REMOTE_CONTROL = f"&{keys.CELERY}/0.celery.pidbox"
 GAUGES = "+hget +hmget +hgetall +hlen +xlen +xpending +zcard +zcount +xrange +xrevrange +xinfo +time +info"
 SYNCING = "+config|get +config|set"  # queues.nodes.write_sync
 # The commands of queues.nodes.replication, if nodes have replicas, and the roles that need them.
-PAIRING = f"{SYNCING} +role +dbsize +replicaof +get +set +watch +unwatch +multi +exec ~{keys.PROMOTIONS}"
+PAIRING = f"{SYNCING} +role +dbsize +replicaof +get +set +watch +unwatch +multi +exec"
 PAIRING_ROLES = ("agent", "workers")
 # The keys by which a segment is measured. A script requires write access to its keys; writes stay forbidden,
 # since the agent has no writing command.
@@ -92,7 +92,7 @@ ROLES = (
     ServerRole(
         "agent",
         f"{read('agent')} {list_written_keys('agent')} +get +hget +hset +time",
-        f"{READ} {MEASURED} {GAUGES} {SCRIPTS} +xgroup|delconsumer {SYNCING}",
+        f"{READ} {MEASURED} ~{keys.PROMOTIONS} {GAUGES} {SCRIPTS} +xgroup|delconsumer {SYNCING}",
     ),
     ServerRole(
         "telemetry",

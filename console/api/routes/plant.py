@@ -154,7 +154,7 @@ def _queue(queue: Queue, figures: dict[str, Any]) -> QueueRow:
 
 def _build_node_row(node: Node, figures: dict[str, Any]) -> NodeRow:
     # The URL may include the server's password, so it is not published.
-    row = model_to_dict(node, exclude=["id", "url"])
+    row = model_to_dict(node, exclude=["id", "url", "replica_url", "promotions", "promoted_at"])
     return convert(NodeRow, {**row, "live": figures.get(node.name)})
 
 

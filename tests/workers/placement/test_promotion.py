@@ -22,12 +22,12 @@ class RecordedPair:
 @pytest.fixture
 def plant(plant, monkeypatch):
     """A plant whose node n3 has a replica that is complete."""
+    plant.pass_seconds(2)
     RecordedPair.aligned = []
     monkeypatch.setattr(promotion, "can_replace_primary", lambda spec: True)
     monkeypatch.setattr(promotion, "ReplicaPair", RecordedPair)
     Node.objects.filter(name="n3").update(replica_url=REPLICA)
     Queue.objects.filter(name="alert").update(durability="replicated")
-    plant.pass_seconds(2, silent=("n3",))
     yield plant
     for server in plant.servers.values():  # which other tests use, too
         server.client().config_set("appendfsync", "no", "no-appendfsync-on-rewrite", "yes")
