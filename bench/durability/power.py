@@ -92,7 +92,9 @@ class PowerServer:
 
     def _read_synced(self, inode: int) -> int:
         path = self._records / str(inode)
-        return int(struct.unpack("=q", path.read_bytes())[0]) if path.exists() else 0
+        record = path.read_bytes() if path.exists() else b""
+        # Empty if the server was killed while it created the record: nothing was synced yet.
+        return int(struct.unpack("=q", record)[0]) if record else 0
 
     def _record(self, path: Path, size: int) -> None:
         (self._records / str(path.stat().st_ino)).write_bytes(struct.pack("=q", size))
