@@ -17,6 +17,7 @@ from bench.durability.power import PowerNode, PowerServer
 from common.errors import WeirError
 from queues import keys
 from queues.durability import REPLICATED
+from queues.nodes.file_sync import EVERY_SECONDS
 from queues.points import share
 from queues.publishing.client import Client
 from queues.segments.dead_letters import DeadLetters
@@ -75,7 +76,8 @@ class PowerSchedule:
         """Run the schedule, and return the account. Raises what a part raised other than an unavailable server."""
         self._project()
         self._await_servers()
-        parts = (self._publish, self._consume, self._consume, self._transfer, self._keep_servers_set)
+        consumers = (self._consume, self._consume)
+        parts = (self._publish, *consumers, self._transfer, self._keep_servers_set, self._sync_files)
         seeds = [self._chance.random() for _ in parts]
         threads = [
             threading.Thread(target=self._guard, args=(part, Random(seed)), daemon=True)
@@ -212,17 +214,18 @@ class PowerSchedule:
                     letters.requeue({letter.dead_id: letter.digest for letter in letters.read(2)})
 
     def _keep_servers_set(self, chance: Random) -> None:
-        """Do what agents and the launcher do each second, sooner after a start."""
-        synced_at = time.monotonic()
+        """Do what agents do each second, sooner after a start."""
         while not self._stop.wait(chance.uniform(0.05, MAX_BEAT_SECONDS)):
             for node in self.nodes:
                 with self._setting, suppress(*UNAVAILABLE):
                     node.align(self._spec)
-            if time.monotonic() - synced_at >= 1.0:
-                synced_at = time.monotonic()
-                for server in (server for node in self.nodes for server in node.servers):
-                    with suppress(OSError):
-                        server.sync_files()
+
+    def _sync_files(self, _chance: Random) -> None:
+        """Do what the launcher does each second."""
+        while not self._stop.wait(EVERY_SECONDS):
+            for server in (server for node in self.nodes for server in node.servers):
+                with suppress(OSError):
+                    server.sync_files()
 
     def _drain(self) -> None:
         """Handle everything that is left, and empty the servers."""
