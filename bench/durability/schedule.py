@@ -18,6 +18,7 @@ from common.errors import WeirError
 from queues import keys
 from queues.durability import REPLICATED
 from queues.nodes.file_sync import EVERY_SECONDS
+from queues.nodes.replication import LOST_DATA
 from queues.points import share
 from queues.publishing.client import Client
 from queues.segments.dead_letters import DeadLetters
@@ -250,6 +251,9 @@ class PowerSchedule:
             for node in self.nodes:
                 with suppress(*UNAVAILABLE):
                     node.align(self._spec)
+                if node.problem == LOST_DATA and node.recover():  # again, as recovery does each second
+                    self.account.promotions += 1
+                    self._project()
             if not any(node.problem for node in self.nodes):
                 return
             _check(deadline, f"schedule {self.seed}: {[node.problem for node in self.nodes]}")

@@ -27,6 +27,7 @@ from queues.topology import NodeSpec, QueueSpec
 
 TIMEOUT_SECONDS = 1.0
 DEFAULT_PORT = 6379
+LOST_DATA = "the primary has lost its data; its replica has them"
 PRIMARY, CONNECTED = b"master", b"connected"
 
 
@@ -90,7 +91,7 @@ def _find_obstacle(spec: NodeSpec, role: PairedServer, other: PairedServer | Non
         return "" if is_newest else "the primary was replaced, and has not copied the data of the new one"
     if other is None:
         return "the primary has no data of this pair, and the replica is not responding"
-    return "" if other.promotions is None else "the primary has lost its data; its replica has them"
+    return "" if other.promotions is None else LOST_DATA
 
 
 def _make_primary(server: redis.Redis, promotions: int) -> None:
