@@ -162,6 +162,10 @@ NODE_LOGIN = Variable(
     "WEIR_NODE_LOGIN", "user:password of this process for nodes whose URLs contain no login", secret=True
 )
 NODES = Variable("WEIR_NODES", "for manage.py seed: the nodes, as name=redis://host:port/0, separated by spaces")
+NODE_REPLICAS = Variable(
+    "WEIR_NODE_REPLICAS",
+    "for manage.py seed: the servers that copy nodes, as name=redis://host:port/0; with ./run, `local` starts them",
+)
 ADMIN_PASSWORD = Variable(
     "WEIR_ADMIN_PASSWORD", "for manage.py seed: the first administrator's password", unset="random", secret=True
 )

@@ -149,6 +149,13 @@ RECEIVED = Key(
     "source, entry ID and block ID → when it was transferred here (ms)",
     on_nodes=True,
 )
+PROMOTIONS = Key(
+    "weir:promotions",
+    "string",
+    "agent workers → agent workers",
+    "of a node with a replica: how often its servers have changed places (`queues.nodes.replication`)",
+    on_nodes=True,
+)
 OF_QUEUE = (SEGMENT, COUNTERS, RETRY, DEAD, LEAVING, RECEIVED)  # in the order of the scripts
 
 # Workers and their hosts

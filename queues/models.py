@@ -4,6 +4,8 @@ from django.core.validators import MaxValueValidator, MinValueValidator, RegexVa
 from django.db import models
 
 from common import checks
+from queues.durability import MEMORY
+from queues.durability import NAMES as DURABILITY_NAMES
 
 NAME = RegexValidator(
     checks.QUEUE_NAME.pattern,
@@ -22,11 +24,25 @@ class Node(models.Model):
     toobusy_threshold = models.FloatField(default=0.90)
     drained = models.BooleanField(default=False, help_text="moves all its points away, receives none")
     cordoned = models.BooleanField(default=False, help_text="keeps its points, receives no new points")
+    replica_url = models.CharField(
+        max_length=300, blank=True, default="", help_text="the server that copies it, or empty"
+    )
+    # How often the server and its replica have changed places: the replica is the primary if it is odd.
+    promotions = models.PositiveIntegerField(default=0)
+    promoted_at = models.DateTimeField(null=True, default=None)
     # Since when no heartbeat arrives, written by recovery. A process that takes over continues the count.
     offline_since = models.DateTimeField(null=True, default=None)
 
     def __str__(self) -> str:
         return self.name
+
+    def get_primary_url(self) -> str:
+        """Return the URL of the server that is the primary now."""
+        return self.replica_url if self.replica_url and self.promotions % 2 else self.url
+
+    def get_replica_url(self) -> str:
+        """Return the URL of the server that is the replica now; "" without one."""
+        return self.url if self.replica_url and self.promotions % 2 else self.replica_url
 
 
 class Queue(models.Model):
@@ -52,6 +68,12 @@ class Queue(models.Model):
     tries = models.PositiveSmallIntegerField(default=5, validators=[MinValueValidator(1)])
     handler_timeout_seconds = models.FloatField(default=30.0)
     requirements = models.JSONField(default=list, blank=True, help_text="capabilities of worker hosts (jobs queues)")
+    durability = models.CharField(
+        max_length=10,
+        default=MEMORY,
+        choices=[(name, name) for name in DURABILITY_NAMES],
+        help_text="where events are stored when a publish is acknowledged",
+    )
 
     def __str__(self) -> str:
         return self.name

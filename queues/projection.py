@@ -268,12 +268,14 @@ def _clean(row: Queue) -> None:
 def _build_node_spec(node: Node, thresholds: Mapping[str, float]) -> NodeSpec:
     spec = NodeSpec(
         name=node.name,
-        url=node.url,
+        url=node.get_primary_url(),
         capacity=Capacity(node.capacity_events_per_second, node.capacity_memory_bytes),
         busy=thresholds.get("busy", node.busy_threshold),
         toobusy=thresholds.get("toobusy", node.toobusy_threshold),
         drained=node.drained,
         cordoned=node.cordoned,
+        replica_url=node.get_replica_url(),
+        promotions=node.promotions if node.replica_url else 0,
     )
     if not 0 < spec.busy < spec.toobusy:
         raise BadTopology(f"nodes.{node.name}.busy", f"must be a share above 0 and below toobusy ({spec.toobusy}).")
@@ -294,4 +296,5 @@ def _queue(queue: Queue) -> QueueSpec:
         tries=queue.tries,
         handler_timeout_seconds=queue.handler_timeout_seconds,
         requirements=tuple(queue.requirements),
+        durability=queue.durability,
     )

@@ -9,6 +9,8 @@ from common import checks
 from common.errors import BadInput, BadTopology, UnknownQueue
 from queues import keys
 from queues import points as thousand
+from queues.durability import DURABILITIES, MEMORY, get_durability_on_node
+from queues.durability import NAMES as DURABILITY_NAMES
 
 KINDS = ("jobs", "pipeline")
 
@@ -23,7 +25,10 @@ class Capacity:
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """A Redis-protocol server. `busy` and `toobusy` are shares of capacity."""
+    """A Redis-protocol server. `busy` and `toobusy` are shares of capacity.
+
+    replica_url: of the server that copies it, "" without one. promotions: how often the two have changed places.
+    """
 
     name: str
     url: str
@@ -32,6 +37,8 @@ class NodeSpec:
     toobusy: float = 0.9
     drained: bool = False
     cordoned: bool = False
+    replica_url: str = ""
+    promotions: int = 0
 
     @property
     def takes_points(self) -> bool:
@@ -57,6 +64,12 @@ class QueueSpec:
     tries: int = 5
     handler_timeout_seconds: float = 30.0
     requirements: tuple[str, ...] = ()  # capabilities of the worker hosts (WEIR_CAPABILITIES)
+    durability: str = MEMORY
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Return whether its events are acknowledged only when they are on a disk."""
+        return DURABILITIES[self.durability].waits
 
     @property
     def live_points(self) -> dict[str, int]:
@@ -87,6 +100,12 @@ class Topology:
         except KeyError:
             known = ", ".join(sorted(self.nodes)) or "none yet"
             raise BadInput("node", f"{name} is unknown; the nodes are {known}.") from None
+
+    def get_durability(self, queue: str, node: str) -> str:
+        """Return the durability of a queue on a node; that of a queue that does not exist is `memory`."""
+        spec = self.queues.get(queue)
+        has_replica = node in self.nodes and bool(self.nodes[node].replica_url)
+        return MEMORY if spec is None else get_durability_on_node(spec.durability, has_replica)
 
     def on_node(self, name: str) -> list[str]:
         """Return the queues that have a container on the node, draining ones included."""
@@ -162,6 +181,8 @@ def _build_node_document(node: NodeSpec) -> dict[str, Any]:
         "toobusy": node.toobusy,
         "drained": node.drained,
         "cordoned": node.cordoned,
+        # Left out without a replica: an older version rejects unknown keys.
+        **({"replica_url": node.replica_url, "promotions": node.promotions} if node.replica_url else {}),
     }
 
 
@@ -176,15 +197,17 @@ def _queue_document(queue: QueueSpec) -> dict[str, Any]:
         "events_per_worker": queue.events_per_worker,
         "tries": queue.tries,
         "handler_timeout_seconds": queue.handler_timeout_seconds,
-        # Left out if empty: an older version rejects unknown keys.
+        # Left out at their defaults: an older version rejects unknown keys.
         **({"requirements": list(queue.requirements)} if queue.requirements else {}),
+        **({"durability": queue.durability} if queue.durability != MEMORY else {}),
     }
 
 
 def _parse_node(name: str, document: object) -> NodeSpec:
     where = f"nodes.{name}"
     _check_name(name, where)
-    document = _check_keys(document, where, ("url", "capacity", "busy", "toobusy", "drained", "cordoned"))
+    required, optional = ("url", "capacity", "busy", "toobusy", "drained", "cordoned"), ("replica_url", "promotions")
+    document = _check_keys(document, where, required, optional)
     _check_keys(document["capacity"], f"{where}.capacity", ("events_per_second", "memory_bytes"))
     rate = _check_number(document["capacity"]["events_per_second"], f"{where}.capacity.events_per_second")
     memory_bytes = _check_whole_number(document["capacity"]["memory_bytes"], f"{where}.capacity.memory_bytes", 1, 2**62)
@@ -194,8 +217,9 @@ def _parse_node(name: str, document: object) -> NodeSpec:
     )
     if not busy < toobusy:
         raise BadTopology(f"{where}.toobusy", f"must be a share above busy ({busy}), not {toobusy}.")
-    if not isinstance(document["url"], str) or "://" not in document["url"]:
-        raise BadTopology(f"{where}.url", "must be a URL such as redis://127.0.0.1:6380/0.")
+    for name_of_url in ("url", *(["replica_url"] if "replica_url" in document else [])):
+        if not isinstance(document[name_of_url], str) or "://" not in document[name_of_url]:
+            raise BadTopology(f"{where}.{name_of_url}", "must be a URL such as redis://127.0.0.1:6380/0.")
     return NodeSpec(
         name,
         document["url"],
@@ -204,13 +228,16 @@ def _parse_node(name: str, document: object) -> NodeSpec:
         toobusy,
         bool(document["drained"]),
         bool(document["cordoned"]),
+        document.get("replica_url", ""),
+        _check_whole_number(document.get("promotions", 0), f"{where}.promotions", 0, 2**31),
     )
 
 
 def _queue(name: str, document: object) -> QueueSpec:
     where = f"queues.{name}"
     _check_name(name, where)
-    document = _check_keys(document, where, tuple(_queue_document(QueueSpec(name, "jobs", {}))), ("requirements",))
+    optional = ("requirements", "durability")
+    document = _check_keys(document, where, tuple(_queue_document(QueueSpec(name, "jobs", {}))), optional)
     try:
         points = thousand.check_points(document["points"], f"{where}.points", least=0)
     except BadInput as error:
@@ -231,6 +258,9 @@ def _queue(name: str, document: object) -> QueueSpec:
         tries=_check_whole_number(document["tries"], f"{where}.tries", 1, 1000),
         handler_timeout_seconds=_check_number(document["handler_timeout_seconds"], f"{where}.handler_timeout_seconds"),
         requirements=checks.check_capabilities(document.get("requirements", []), f"{where}.requirements", BadTopology),
+        durability=checks.accept_choice(DURABILITY_NAMES, ", ".join(DURABILITY_NAMES)).validate(
+            document.get("durability", MEMORY), f"{where}.durability", BadTopology, "."
+        ),
     )
 
 

@@ -1,9 +1,12 @@
 """Libraries that are preloaded into the programs of a host (LD_PRELOAD), built where a C compiler is at hand.
 
-Each emulates a fault of the host as its programs see it, by a number in a file that all of them share:
+Each emulates a fault of the host as its programs see it, by numbers in files that all of them share:
 
 CLOCK: the time of day is off by so many seconds (WEIR_CLOCK_FILE). Monotonic clocks go on, as they do where a clock is
 set. (libfaketime makes Python's `sleep` fail where monotonic clocks are left alone.)
+
+SYNCED: how many bytes of each file were synced, for a simulated power loss (`bench.durability`). WEIR_SYNCED_FOLDER has
+a number for each file, and real disks are left alone.
 
 DISK: each write into a regular file takes so many milliseconds longer, and each fsync ten times as many
 (WEIR_DISK_FILE): a disk that others keep busy. What is read, and what the kernel writes later, is as quick as ever.
@@ -35,6 +38,7 @@ class Preloaded:
 
 CLOCK = Preloaded("stepped_clock", "WEIR_CLOCK_FILE")
 DISK = Preloaded("slow_disk", "WEIR_DISK_FILE")
+SYNCED = Preloaded("synced_bytes", "WEIR_SYNCED_FOLDER")
 
 
 def write_number(path: Path, number: int) -> None:

@@ -22,6 +22,7 @@ from common.errors import BadInput, MalformedEvent, NodeUnavailable
 from common.stored_document import Time, describe
 from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
+from queues.durability import get_durability_on_node
 from queues.events.block import TYPE as UNREADABLE
 from queues.events.block import decode_unreadable_bytes
 from queues.models import Container, Queue
@@ -354,19 +355,25 @@ def group_by_place(names: Sequence[Name]) -> Iterator[tuple[str, str, DeadLetter
 
 def place_of(name: Name) -> DeadLetters:
     """Return the dead letters of a queue on a node. Raises `BadInput` if it has no container there."""
-    rows = Container.objects.filter(queue__name=name.queue, node__name=name.node).select_related("node")
+    rows = Container.objects.filter(queue__name=name.queue, node__name=name.node).select_related("node", "queue")
     container = rows.first()
     if container is None:
         raise BadInput("letter", f"{name.queue} has no container on {name.node}; reload the page.")
-    return DeadLetters(Segment(_get_client(container.node.url), name.queue))
+    return _build_store(container)
 
 
 def _list_letter_stores(queue: str) -> list[tuple[str, str, DeadLetters]]:
     rows = Container.objects.select_related("node", "queue").order_by("queue__name", "node__name")
     return [
-        (row.queue.name, row.node.name, DeadLetters(Segment(_get_client(row.node.url), row.queue.name)))
+        (row.queue.name, row.node.name, _build_store(row))
         for row in (rows.filter(queue__name=queue) if queue else rows)
     ]
+
+
+def _build_store(container: Container) -> DeadLetters:
+    queue, node = container.queue, container.node
+    durability = get_durability_on_node(queue.durability, bool(node.replica_url))
+    return DeadLetters(Segment(_get_client(node.get_primary_url()), queue.name, durability))
 
 
 def _iterate_letters(queue: str, unreachable: set[str]) -> Iterator[NamedDeadLetter]:

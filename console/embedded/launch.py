@@ -43,6 +43,7 @@ LOOPBACK = "127.0.0.1"
 WILDCARDS = {"0.0.0.0": LOOPBACK, "::": "::1"}
 PROGRAM = "./run" if release.IS_CHECKOUT else "weir run"
 NODES = ("n1", "n2", "n3")
+LOCAL = "local"  # WEIR_NODE_REPLICAS: a second server for each node, on this machine
 DEFAULT_PORT, MAX_PORT = 8000, 65_535
 ARCHIVE_CLASSES_AFTER_SECONDS = 120.0
 LOADING_SECONDS = 600.0  # time for a server to load its file: four of a gigabyte share a slow disk
@@ -177,16 +178,27 @@ def start_servers(plant: EmbeddedServers) -> list[Process]:
     """Start ./run's servers: control unless REDIS_URL names one, nodes unless WEIR_NODES does."""
     names = [] if variables.REDIS_URL.is_set() else ["control"]
     names += [] if variables.NODES.is_set() else NODES
+    replicas = {name: f"{name}-replica" for name in NODES if name in names} if has_local_replicas() else {}
+    names += replicas.values()
     choose_ports(plant, names)
     if "control" in names:
         variables.PROCESS[variables.REDIS_URL.name] = plant.build_url("control")
     if "n1" in names:
         variables.PROCESS[variables.NODES.name] = " ".join(f"{name}={plant.build_url(name)}" for name in NODES)
-    return [start_server(plant, name) for name in names]
+        addresses = " ".join(f"{name}={plant.build_url(replica)}" for name, replica in replicas.items())
+        variables.PROCESS[variables.NODE_REPLICAS.name] = addresses
+    peers = {**replicas, **{replica: name for name, replica in replicas.items()}}
+    return [start_server(plant, name, peers.get(name)) for name in names]
 
 
-def start_server(plant: EmbeddedServers, name: str) -> Process:
-    command = prepare_server_process(plant.data / "servers" / name, plant.ports[name], plant.password)
+def has_local_replicas() -> bool:
+    """Return whether each node of this machine gets a second server, which copies it."""
+    return variables.NODE_REPLICAS.get_text() == LOCAL
+
+
+def start_server(plant: EmbeddedServers, name: str, peer: str | None = None) -> Process:
+    peer_port = None if peer is None else plant.ports[peer]
+    command = prepare_server_process(plant.data / "servers" / name, plant.ports[name], plant.password, peer_port)
     return Process(name, tuple(command), stop_seconds=8, first=True)
 
 

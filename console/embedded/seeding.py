@@ -60,7 +60,10 @@ def seed(server: redis.Redis, environment: Mapping[str, str] = variables.PROCESS
     with transaction.atomic():
         seed_groups()
         seed_administrator(settings.WEIR_DATA, variables.ADMIN_PASSWORD.get_text(environment))
-        seed_nodes(parse_nodes(variables.NODES.get_text(environment)))
+        seed_nodes(
+            parse_nodes(variables.NODES.get_text(environment)),
+            parse_nodes(variables.NODE_REPLICAS.get_text(environment)),
+        )
         seed_queues()
     topology = projection.project(server, enforcing.get_node_thresholds(timezone.now()))
     ensure_loops(PlantInventory(topology, server), list_seeded_laws())
@@ -115,10 +118,17 @@ def read_first_password(data: Path) -> str | None:
     return None
 
 
-def seed_nodes(urls: dict[str, str]) -> None:
-    """Create nodes by name; a known node gets its new URL (local ports change), and keeps everything else."""
+def seed_nodes(urls: dict[str, str], replica_urls: Mapping[str, str] | None = None) -> None:
+    """Create nodes by name; a known node gets its new URLs (local ports change), and keeps everything else.
+
+    Raises `BadInput` if a node would lose its replica while that is its primary.
+    """
     for name, url in urls.items():
-        Node.objects.update_or_create(name=name, defaults={"url": url})
+        replica_url = (replica_urls or {}).get(name, "")
+        known = Node.objects.filter(name=name).first()
+        if known is not None and not replica_url and known.get_primary_url() != known.url:
+            raise BadInput(variables.NODE_REPLICAS.name, f"must name the replica of {name}, which is its primary now.")
+        Node.objects.update_or_create(name=name, defaults={"url": url, "replica_url": replica_url})
 
 
 def seed_queues() -> None:

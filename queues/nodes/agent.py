@@ -28,8 +28,10 @@ from queues.nodes.addresses import add_login
 from queues.nodes.heartbeat import ContainerCounters, Heartbeat, UtilizationByPart
 from queues.nodes.measures import CommandTime, WaitingAges, compute_time_shares
 from queues.nodes.node_state import NodeState, StateThresholds, smooth, step
+from queues.nodes.replication import ReplicaPair
+from queues.nodes.write_sync import WriteSync
 from queues.segments.gauge import GROUP, SCRIPTS, Gauge, read_gauges
-from queues.topology import KnownTopology, NodeSpec, Topology
+from queues.topology import KnownTopology, NodeSpec, QueueSpec, Topology
 
 TIMEOUT_SECONDS = 0.4
 SWEEP_EVERY_BEATS = 60
@@ -130,13 +132,17 @@ class Agent:
         self._ages = WaitingAges()
         self._beats = 0
         self._last_error = ""
+        self._write_sync, self._pair, self._durability_problem = WriteSync(), ReplicaPair(), ""
 
     def beat(self) -> Heartbeat | None:
         """Sample the node and send the heartbeat. Returns what was sent, or None (the log says why, once)."""
         try:
             topology = self._known.read(self._control.get(keys.TOPOLOGY))
             spec = topology.get_node(self.name)
+            held = [topology.queues[name] for name in topology.on_node(self.name)]
+            problem = self._align_pair(spec, held)  # before the sample: a replica runs no scripts
             now = self._sample(spec, list(topology.queues))
+            self._report_durability(problem or self._sync_writes(held))
             heartbeat = self._build_heartbeat(topology, now)
             self._send(heartbeat)
         except (redis.RedisError, OSError, WeirError) as error:
@@ -144,6 +150,29 @@ class Agent:
             return None
         self._say("")
         return heartbeat
+
+    def _align_pair(self, spec: NodeSpec, queues: list[QueueSpec]) -> str:
+        """Make the servers of a node with a replica what the topology says; return why it isn't replicated, or ""."""
+        try:
+            return self._pair.align(spec, queues) if spec.replica_url else ""
+        except redis.RedisError as error:
+            return f"the servers can't be set ({error})"
+
+    def _sync_writes(self, queues: list[QueueSpec]) -> str:
+        """Let the server sync each write while a durable queue has a container here; return why it can't, or ""."""
+        assert self._node is not None
+        try:
+            return self._write_sync.align(self._node, queues)
+        except redis.ResponseError as error:
+            return f"the server can't be set ({error})"
+
+    def _report_durability(self, problem: str) -> None:
+        """Log why events of durable queues are rejected, when it starts and when it ends."""
+        if problem and problem != self._durability_problem:
+            log.warning("%s: events of durable queues are rejected: %s", self.name, problem)
+        if self._durability_problem and not problem:
+            log.warning("%s: events of durable queues are accepted again", self.name)
+        self._durability_problem = problem
 
     def _send(self, heartbeat: Heartbeat) -> None:
         """Send the heartbeat, followed by a query for its delay at the control server."""
@@ -162,6 +191,7 @@ class Agent:
             self.close()
             self._node = connect(add_login(spec.url))
             self._before = None
+            self._write_sync = WriteSync()
         self._spec = spec
         node = self._node
         about = {**node.info("memory"), **node.info("cpu")}

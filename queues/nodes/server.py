@@ -32,6 +32,7 @@ class ServerConfig:
     appendonly: bool = True
     appendfsync: str = "no"  # FileSync syncs every second, and the server never waits for the disk
     aclfile: Path | None = None
+    peer_port: int | None = None  # of the other server of a pair: each starts as a replica of the other one
 
     @property
     def url(self) -> str:
@@ -94,6 +95,9 @@ def _build_config_lines(config: ServerConfig) -> list[str]:
         # Big blocks are stream nodes of their own and are not copied; small ones of a low-traffic queue share one.
         "stream-node-max-bytes 65536",
     ]
+    if config.peer_port:
+        lines += [f"replicaof {config.bind} {config.peer_port}", "repl-diskless-sync-delay 0"]
+        lines += [f'masterauth "{config.password}"'] if config.password else []
     if config.aclfile:
         lines.append(f'aclfile "{config.aclfile}"')
     return [*lines, f'requirepass "{config.password}"'] if config.password else lines
@@ -104,9 +108,11 @@ def prepare_server_command(config: ServerConfig) -> list[str]:
     return [find_server_binary(), str(write_config(config))]
 
 
-def prepare_server_process(folder: Path, port: int, password: str | None = None) -> list[str]:
+def prepare_server_process(
+    folder: Path, port: int, password: str | None = None, peer_port: int | None = None
+) -> list[str]:
     """Return the command line of a server in a folder on a port, and write its configuration file."""
-    return prepare_server_command(ServerConfig(port=port, folder=folder, password=password))
+    return prepare_server_command(ServerConfig(port=port, folder=folder, password=password, peer_port=peer_port))
 
 
 def free_port() -> int:

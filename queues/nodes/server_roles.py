@@ -11,7 +11,7 @@ WEIR_PASSWORD_WEB, WEIR_PASSWORD_WORKERS and so on, 32 characters or more each.
 | workers (also beat and the alerter) | the same | the same |
 | observer | reads everything of Weir's; writes snapshot, metrics, live channel, notes, producers | reads
 gauges |
-| agent | reads the topology, sends heartbeats | reads gauges, removes consumers that ended |
+| agent | reads the topology, sends heartbeats | reads gauges, removes ended consumers, sets how to sync |
 | telemetry | reads the topology, counts what it publishes | adds to the queues telemetry and process |
 | pipeline | reads everything of Weir's; writes the pipeline's keys, and counts what it publishes | all queues
 |
@@ -19,9 +19,11 @@ gauges |
 
 With WEIR_PASSWORD_REPLICA and WEIR_PASSWORD_SENTINEL the control server has replicas and sentinels. It gets the users
 `replica` (follows it) and `sentinel` (monitors it and names the primary). `sentinel.acl` is then for the sentinels:
-each role may query them for the primary.
+each role may query them for the primary. Nodes may have replicas as well: they get the user `replica`, and agents and
+workers may choose their primaries.
 
-No other user may configure, save, flush, list all keys, load functions, or see other connections.
+Only an agent may configure its node, to sync writes. No user may save, flush, list all keys, load functions, or see
+other connections.
 """
 
 import hashlib
@@ -39,7 +41,7 @@ REPLICA, SENTINEL = "replica", "sentinel"
 HANDSHAKE = "+auth +hello +ping +select +client|setinfo +client|setname +client|id +command|info"
 SCRIPTS = "+eval +evalsha +script|load +script|exists"
 ROWS = (
-    f"+@read +@write +@transaction +@pubsub {SCRIPTS} +wait "
+    f"+@read +@write +@transaction +@pubsub {SCRIPTS} +wait +waitaof "
     "-@dangerous -@admin -function -fcall -fcall_ro +info +time +watch"
 )
 READ = "%R~weir:*"
@@ -48,6 +50,10 @@ ALL = "~weir:*"
 REMOTE_CONTROL = f"&{keys.CELERY}/0.celery.pidbox"
 # The commands of the scripts that measure a segment (queues.segments.gauge).
 GAUGES = "+hget +hmget +hgetall +hlen +xlen +xpending +zcard +zcount +xrange +xrevrange +xinfo +time +info"
+SYNCING = "+config|get +config|set"  # queues.nodes.write_sync
+# The commands of queues.nodes.replication, if nodes have replicas, and the roles that need them.
+PAIRING = f"{SYNCING} +role +dbsize +replicaof +get +set +watch +unwatch +multi +exec"
+PAIRING_ROLES = ("agent", "workers")
 # The keys by which a segment is measured. A script requires write access to its keys; writes stay forbidden,
 # since the agent has no writing command.
 MEASURED = " ".join(f"~{key.pattern}" for key in keys.OF_QUEUE)
@@ -86,13 +92,13 @@ ROLES = (
     ServerRole(
         "agent",
         f"{read('agent')} {list_written_keys('agent')} +get +hget +hset +time",
-        f"{READ} {MEASURED} {GAUGES} {SCRIPTS} +xgroup|delconsumer",
+        f"{READ} {MEASURED} ~{keys.PROMOTIONS} {GAUGES} {SCRIPTS} +xgroup|delconsumer {SYNCING}",
     ),
     ServerRole(
         "telemetry",
         f"{read('telemetry')} {list_written_keys('telemetry')} "
         f"+get +mget +pttl +hget +hgetall +hset +multi +exec {SCRIPTS}",
-        f"{list_published_keys('telemetry', 'telemetry', 'process')} +xadd +hincrby +hmget +multi +exec",
+        f"{list_published_keys('telemetry', 'telemetry', 'process')} +xadd +hincrby +hmget +multi +exec +wait +waitaof",
     ),
     ServerRole("pipeline", f"{READ} {list_written_keys('pipeline')} {ROWS}", f"{ALL} {ROWS}"),
 )
@@ -145,7 +151,11 @@ def build_acl_files(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the files by name; `sentinel.acl` if the control server can fail over. Raises `BadInput`."""
     passwords = read_passwords(environment)
     at_control = {role.name: role.control for role in ROLES}
-    at_node = {"node.acl": format_access_list({role.name: role.node for role in ROLES}, passwords)}
+    rights = {role.name: role.node for role in ROLES}
+    if REPLICA in passwords:
+        rights |= {name: f"{rights[name]} {PAIRING}" for name in PAIRING_ROLES}
+        rights[REPLICA] = FAILING_OVER[REPLICA]
+    at_node = {"node.acl": format_access_list(rights, passwords)}
     if REPLICA not in passwords:
         return {"control.acl": format_access_list(at_control, passwords), **at_node}
     asking = {**{role.name: "" for role in ROLES}, SENTINEL: AMONG_SENTINELS}

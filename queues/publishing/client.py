@@ -28,6 +28,7 @@ import redis
 from common import errors
 from queues import keys, pausing, throttling
 from queues.control.connection import ConnectionOptions, connect
+from queues.durability import DURABILITIES, MEMORY
 from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns, from_events
 from queues.nodes.addresses import add_login
 from queues.publishing.producer_order import ProducerOrder
@@ -109,6 +110,8 @@ class Gates:
 FLUSH_BLOCKS = 32
 # Small enough that a node stores one flush while the next ones are gathered.
 FLUSH_BYTES = 2**20
+# While a node syncs a flush of a durable queue, the next one grows up to this: each sync then stores more.
+MAX_SYNC_BLOCKS, MAX_SYNC_BYTES = 4 * FLUSH_BLOCKS, 4 * FLUSH_BYTES
 CHUNK_BLOCKS = 16
 REFRESH_SECONDS = 1.0
 # While a queue is throttled, and for some intervals of its ladder afterwards, the client checks the throttling more
@@ -116,23 +119,33 @@ REFRESH_SECONDS = 1.0
 THROTTLE_CHECK_SECONDS, THROTTLE_WATCH_SECONDS = 0.2, 15.0
 WhenThrottled = Literal["wait", "raise", "ignore"]
 TIMEOUT_SECONDS = 0.5
+# Of queues whose flushes wait for a disk: longer than the wait itself (`queues.segments.synced_write`).
+SYNC_TIMEOUT_SECONDS = 2.0
 Events: TypeAlias = pa.RecordBatch | pa.Table | Iterable[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class PublishResult:
-    """The result of storing events. `rerouted` counts events sent again to another container after the first failed."""
+    """The result of storing events. `rerouted` counts events sent again to another container after the first failed.
+
+    durability: of the queue, which says where the events are stored (`queues.durability`).
+    """
 
     events: int = 0
     blocks: int = 0
     by_container: Mapping[str, int] = field(default_factory=dict)
     rerouted: int = 0
+    durability: str = MEMORY
 
     def __add__(self, other: "PublishResult") -> "PublishResult":
         names = [*self.by_container, *(name for name in other.by_container if name not in self.by_container)]
         together = {n: self.by_container.get(n, 0) + other.by_container.get(n, 0) for n in names}
         return PublishResult(
-            self.events + other.events, self.blocks + other.blocks, together, self.rerouted + other.rerouted
+            self.events + other.events,
+            self.blocks + other.blocks,
+            together,
+            self.rerouted + other.rerouted,
+            other.durability,
         )
 
 
@@ -140,9 +153,10 @@ class Client:
     """Publishes to queues by name. Thread-safe; one per process is enough, also for processes forked from it.
 
     Close it, or use it as a context. `clock` gives the time of events without one; `monotonic` paces back-off and
-    refreshing. Each node is waited for at most `timeout_seconds` (TIMEOUT_SECONDS by default), so a frozen node costs a
-    publisher that time once. `when_throttled`: what `publish` does while its queue is throttled. `throttled_seconds`
-    is the total time that callers have waited because of throttling.
+    refreshing. Each node is waited for at most `timeout_seconds` (TIMEOUT_SECONDS by default; at least
+    SYNC_TIMEOUT_SECONDS for a durable queue), so a frozen node costs a publisher that time once. `when_throttled`: what
+    `publish` does while its queue is throttled. `throttled_seconds` is the total time that callers have waited because
+    of throttling.
 
     in_order: publish one call after the other, each with later event times than the previous call. Applications that
     declare this producer then don't wait for late events. Use each `producer` name in one process only.
@@ -174,7 +188,7 @@ class Client:
         self._throttled_until: dict[str, float] = {}  # queue → by the monotonic clock
         self._throttle_seen_at = -math.inf
         self._splitters: dict[str, Splitter] = {}
-        self._nodes: dict[str, tuple[str, redis.Redis]] = {}
+        self._nodes: dict[tuple[str, bool], tuple[str, redis.Redis]] = {}
         self._gates = Gates(monotonic)
         self._begin()
 
@@ -305,7 +319,8 @@ class Client:
             self._report.sample(queue, batch)
 
     def get_segment(self, queue: str, node: str) -> Segment:
-        return Segment(self._get_connection(node), queue)
+        durability = self.get_topology().get_durability(queue, node)
+        return Segment(self._get_connection(node, DURABILITIES[durability].waits), queue, durability)
 
     def choose(self, queue: str, count: int, refused: frozenset[str] = frozenset()) -> list[str]:
         """Return the nodes of the next `count` blocks; fewer or none if no container may be tried."""
@@ -367,13 +382,15 @@ class Client:
             return
         self._gates.record_probe_success(node)
 
-    def _get_connection(self, name: str) -> redis.Redis:
+    def _get_connection(self, name: str, syncs: bool = False) -> redis.Redis:
+        """Return the node's connections. syncs: those whose writes wait for a disk, with a longer timeout."""
         url = self.get_topology().get_node(name).url
         with self._lock:
-            known = self._nodes.get(name)
+            known = self._nodes.get((name, syncs))
             if known is None or known[0] != url:
-                client = redis.Redis.from_url(add_login(url), **_build_fail_fast_options(self._timeout_seconds))
-                known = self._nodes[name] = (url, client)
+                seconds = max(self._timeout_seconds, SYNC_TIMEOUT_SECONDS) if syncs else self._timeout_seconds
+                client = redis.Redis.from_url(add_login(url), **_build_fail_fast_options(seconds))
+                known = self._nodes[name, syncs] = (url, client)
             return known[1]
 
     def _watch_queue(self, queue: str) -> None:
@@ -421,6 +438,7 @@ class Publishing:
 
     def __init__(self, client: Client, queue: str) -> None:
         self._client, self._queue = client, queue
+        self._durability = client.get_topology().queue(queue).durability
         self._flights: dict[Future[Exception | None], tuple[str, list[EncodedBlock], frozenset[str]]] = {}
         self._by_container: dict[str, int] = {}
         self._blocks = self._rerouted = 0
@@ -439,7 +457,7 @@ class Publishing:
             while self._flights:
                 self._land()
             events = sum(self._by_container.values())
-            published = PublishResult(events, self._blocks, dict(self._by_container), self._rerouted)
+            published = PublishResult(events, self._blocks, dict(self._by_container), self._rerouted, self._durability)
             self._client.count_stored(self._queue, published)
         if self._is_stuck:
             raise errors.NoContainerAvailable(
@@ -457,11 +475,19 @@ class Publishing:
             flush = gathered.setdefault(node, [])
             flush.append(block)
             size_bytes[node] = size_bytes.get(node, 0) + block.size_bytes
-            if len(flush) >= FLUSH_BLOCKS or size_bytes[node] >= FLUSH_BYTES:
+            if self._is_due(node, len(flush), size_bytes[node]):
                 self._launch(node, gathered.pop(node))
                 size_bytes[node] = 0
         for node, flush in gathered.items():
             self._launch(node, flush)
+
+    def _is_due(self, node: str, blocks: int, size_bytes: int) -> bool:
+        """Return whether a flush of this size is sent now."""
+        if blocks < FLUSH_BLOCKS and size_bytes < FLUSH_BYTES:
+            return False
+        if not DURABILITIES[self._durability].waits or blocks >= MAX_SYNC_BLOCKS or size_bytes >= MAX_SYNC_BYTES:
+            return True
+        return all(busy != node or flight.done() for flight, (busy, _, _) in self._flights.items())
 
     def _encode_blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedBlock]:
         rows = CHUNK_BLOCKS * BLOCK_EVENTS

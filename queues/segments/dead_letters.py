@@ -151,7 +151,7 @@ class DeadLetters:
         checksum = compute_checksum(*encode_header(letter.block_id, batch.num_rows, newest_time_us), data)
         with self._segment.convert_errors():
             content = (data, batch.num_rows, newest_time_us, checksum)
-            answer = self._segment.run_script("amend", dead_id, digest, *content)
+            answer = self._segment.run_synced_script("amend", dead_id, digest, *content)
         if isinstance(answer, int):
             raise BadInput("letter", f"{dead_id} {WORDS[answer]}.")
         return str(answer.decode())
@@ -171,7 +171,7 @@ class DeadLetters:
         """Receive a letter from node `source`, once."""
         passage, kept_ms = f"{source}/dead/{dead_id}", round(REMEMBERED_SECONDS * 1000)
         with self._segment.convert_errors():
-            return bool(self._segment.run_script("receive_dead_letter", passage, kept_ms, *content))
+            return bool(self._segment.run_synced_script("receive_dead_letter", passage, kept_ms, *content))
 
     def add(self, entry_id: str, worker: str, block_id: str, rows: Sequence[tuple[pa.RecordBatch, str]]) -> bool:
         """Add poison rows (batch with explicit ids, error) of an entry.
@@ -182,7 +182,7 @@ class DeadLetters:
         passage, kept_ms = f"{worker}/{entry_id}/{block_id}", round(REMEMBERED_SECONDS * 1000)
         words = (passage, kept_ms, worker, block_id, *encode_letters(block_id, rows))
         with self._segment.convert_errors():
-            return bool(self._segment.run_script("add_dead_letters", *words))
+            return bool(self._segment.run_synced_script("add_dead_letters", *words))
 
     def forget(self, dead_ids: Sequence[str]) -> int:
         """Remove what another node has received. Returns how many were still here."""
@@ -217,7 +217,7 @@ class DeadLetters:
         for start in range(0, len(names), CHUNK):
             chunk = names[start : start + CHUNK]
             with self._segment.convert_errors():
-                answers = self._segment.run_script(script, *(word for name in chunk for word in words_of(name)))
+                answers = self._segment.run_synced_script(script, *(word for name in chunk for word in words_of(name)))
             results |= dict(zip(chunk, map(int, answers), strict=True))
         return results
 

@@ -19,6 +19,7 @@ from common.errors import BadInput, MalformedEvent, NodeFull, NodeUnavailable, d
 from queues import keys
 from queues.control.connection import know_of_refused_writes
 from queues.control.replies import Fields, expect_bytes
+from queues.durability import DURABILITIES, MEMORY, Durability
 from queues.events.block import MAX_TIME_US, Block, EncodedBlock, decode, find_newest_time_us
 from queues.segments.checksum import (
     DAMAGED,
@@ -30,6 +31,7 @@ from queues.segments.checksum import (
     parse_count,
 )
 from queues.segments.gauge import COUNTERS, GROUP, SCRIPTS, Gauge, read_gauges
+from queues.segments.synced_write import check_synced, encode_waits, list_waits, run_synced
 
 # A flush: all blocks for one node in one MULTI, written straight to the socket.
 #
@@ -42,10 +44,13 @@ _EXEC = b"*1\r\n$4\r\nEXEC\r\n"
 
 
 class Flush:
-    """The commands of one flush: MULTI, one XADD per block, three HINCRBY, EXEC."""
+    """The commands of one flush: MULTI, one XADD per block, three HINCRBY, EXEC; WAITAOF for a durable queue."""
 
-    def __init__(self, queue: str, blocks: Sequence[EncodedBlock]) -> None:
+    def __init__(
+        self, queue: str, blocks: Sequence[EncodedBlock], durability: Durability = DURABILITIES[MEMORY]
+    ) -> None:
         self.blocks = blocks
+        self._durability = durability
         self._stream = _encode_bulk_string(keys.SEGMENT.build(queue).encode())
         self._counters = _encode_bulk_string(keys.COUNTERS.build(queue).encode())
 
@@ -69,7 +74,7 @@ class Flush:
                 pieces += (bytes(pending), block.data)
                 pending = bytearray()
             pending += b"\r\n"
-        pieces.append(bytes(pending + self._encode_counts() + _EXEC))
+        pieces.append(bytes(pending + self._encode_counts() + _EXEC + encode_waits(self._durability)))
         return pieces
 
     def send(self, node: redis.Redis) -> None:
@@ -88,19 +93,18 @@ class Flush:
             node.connection_pool.release(connection)
 
     def _read(self, connection: redis.Connection) -> None:
-        """Read the replies: +OK, a +QUEUED (or a rejection) for each command, and the results."""
-        refusal: redis.ResponseError | None = None
-        for _ in range(len(self.blocks) + 5):
-            try:
-                reply = connection.read_response()
-            except redis.ResponseError as error:
-                # The first rejection says why; EXEC's own error only says that there was one.
-                refusal = refusal or error
-        if refusal is not None:
-            raise refusal
-        for part in reply:
+        """Read the replies: +OK, a +QUEUED (or a rejection) for each command, the results, and those of the waits."""
+        commands = len(self.blocks) + 5
+        replies = [_read_reply(connection) for _ in range(commands + len(list_waits(self._durability)))]
+        for reply in replies:
+            # The first rejection says why; EXEC's own error only says that there was one.
+            if isinstance(reply, Exception):
+                raise reply
+        for part in replies[commands - 1]:
             if isinstance(part, Exception):
                 raise part
+        if self._durability.waits:
+            check_synced(self._durability, replies[-1])
 
     def _encode_counts(self) -> bytes:
         added = {
@@ -112,6 +116,13 @@ class Flush:
         return b"".join(
             head + _encode_bulk_string(name) + _encode_bulk_string(b"%d" % count) for name, count in added.items()
         )
+
+
+def _read_reply(connection: redis.Connection) -> Any:
+    try:
+        return connection.read_response()
+    except redis.ResponseError as error:
+        return error
 
 
 def _encode_bulk_string(value: bytes) -> bytes:
@@ -198,11 +209,16 @@ class DepartingBlock(NamedTuple):
 
 
 class Segment:
-    """The segment of one queue on one node; `node` is a `redis.Redis` with `decode_responses` off."""
+    """The segment of one queue on one node; `node` is a `redis.Redis` with `decode_responses` off.
 
-    def __init__(self, node: redis.Redis, queue: str) -> None:
+    durability: of the queue. What it adds is stored with it, and what a person does here, too. Removals of handled
+    events are not waited for: after a power failure, such events are handled again.
+    """
+
+    def __init__(self, node: redis.Redis, queue: str, durability: str = MEMORY) -> None:
         self.node = node
         self.queue = queue
+        self._durability = DURABILITIES[durability]
         self.stream = keys.SEGMENT.build(queue)
         self._keys = keys.list_queue_keys(queue)
         self._scripts = {name: node.register_script(text) for name, text in SCRIPTS.items()}
@@ -210,13 +226,14 @@ class Segment:
     def publish(self, blocks: Sequence[EncodedBlock]) -> None:
         """Store the blocks in one MULTI with their counts: all of them, or none.
 
-        After `NodeUnavailable` they may be there or not: send them again elsewhere under the same ids.
+        After `NodeUnavailable` they may be there or not, or be lost if the host loses power: send them again elsewhere
+        under the same ids.
         """
         if not blocks:
             return
         try:
             with self.convert_errors():
-                Flush(self.queue, blocks).send(self.node)
+                Flush(self.queue, blocks, self._durability).send(self.node)
         except redis.RedisError as error:
             # Whatever this node rejects, another one may accept.
             raise NodeUnavailable(f"{_format_address(self.node)} rejected a flush ({error}).") from error
@@ -365,7 +382,7 @@ class Segment:
         kept_ms = round(REMEMBERED_SECONDS * 1000)
         content = (block.block_id, block.events, block.newest_time_us, block.data, block.checksum)
         with self.convert_errors():
-            return bool(self.run_script("receive", passage, kept_ms, *content))
+            return bool(self.run_synced_script("receive", passage, kept_ms, *content))
 
     def confirm(self, entry_ids: Sequence[str]) -> Removal:
         """Remove blocks that have been received elsewhere; only marked ones, and each counts once."""
@@ -447,6 +464,12 @@ class Segment:
     def run_script(self, name: str, *arguments: str | float | bytes) -> Any:
         """Return the reply of one of `queues.segments.gauge`. Raises redis-py's errors: call it within `errors`."""
         return self._scripts[name](keys=self._keys, args=[GROUP, *arguments])
+
+    def run_synced_script(self, name: str, *arguments: str | float | bytes) -> Any:
+        """Return the reply of a script, as `run_script`, once its writes are stored with the queue's durability."""
+        if not self._durability.waits:
+            return self.run_script(name, *arguments)
+        return run_synced(self.node, self._durability, self._scripts[name], self._keys, [GROUP, *arguments])
 
     def convert_errors(self) -> AbstractContextManager[None]:
         """Return a context that converts redis-py's errors to Weir's."""

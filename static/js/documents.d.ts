@@ -110,6 +110,7 @@ interface QueueStatus {
   "priority": number | null;
   "minimum_containers": number;
   "requirements": Array<string>;
+  "durability": string;
   "in_per_second": number | null;
   "out_per_second": number | null;
   "waiting_events": number | null;

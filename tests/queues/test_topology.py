@@ -43,6 +43,13 @@ def test_the_requirements_of_a_queue_are_stored_only_if_there_are_any():
     assert Topology.from_json(topology.to_json()) == topology
 
 
+def test_the_durability_of_a_queue_is_stored_only_if_it_is_not_memory():
+    assert "durability" not in TOPOLOGY.to_json(), "an older version rejects unknown keys"
+    alert = replace(TOPOLOGY.queue("alert"), durability="disk")
+    topology = replace(TOPOLOGY, queues={"alert": alert})
+    assert Topology.from_json(topology.to_json()) == topology
+
+
 def test_queues_and_nodes_are_found_by_name_and_unknown_ones_say_what_is_known():
     assert TOPOLOGY.queue("alert").points["n2"] == 600
     assert TOPOLOGY.on_node("n1") == ["alert"]
@@ -75,6 +82,7 @@ def test_queues_and_nodes_are_found_by_name_and_unknown_ones_say_what_is_known()
         ("queues.alert.handler_options", [], "queues.alert.handler_options"),
         ("queues.alert.requirements", "gpu", "queues.alert.requirements"),
         ("queues.alert.requirements", ["GPU!"], "queues.alert.requirements"),
+        ("queues.alert.durability", "tape", "queues.alert.durability"),
     ],
 )
 def test_a_wrong_topology_is_refused_by_field(path, value, field):

@@ -15,6 +15,9 @@ from common.stored_document import (
     describe_metric,
 )
 from controllers.retries.circuit import CLOSED, LIMITED, OPEN
+from queues.durability import MEMORY
+from queues.durability import NAMES as DURABILITY_NAMES
+from queues.durability import SUMMARY as DURABILITY_HELP
 
 Trend = Literal["rising", "falling", "steady"]
 
@@ -123,6 +126,7 @@ class QueueStatus(StoredDocument, frozen=True, kw_only=True):
     priority: int | None = None
     minimum_containers: int = 1
     requirements: Annotated[list[str], describe("Capabilities that worker hosts need.")] = []
+    durability: Annotated[str, describe(DURABILITY_HELP, values=DURABILITY_NAMES)] = MEMORY
     in_per_second: Annotated[PerSecond | None, describe_metric("Events published per second")] = None
     out_per_second: Annotated[PerSecond | None, describe_metric("Events processed per second")] = None
     waiting_events: Annotated[Events | None, describe_metric("Events waiting")] = None

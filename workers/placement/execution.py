@@ -284,7 +284,8 @@ def route_from(topology: Topology, queue: str, node: str) -> Route:
 
 def get_segment(topology: Topology, queue: str, node: str) -> Segment:
     """Return a queue's segment on a node."""
-    return Segment(create_connection(topology.get_node(node).url, TIMEOUT_SECONDS), queue)
+    connection = create_connection(topology.get_node(node).url, TIMEOUT_SECONDS)
+    return Segment(connection, queue, topology.get_durability(queue, node))
 
 
 def _count_left(queue: str, node: str, kind: str, left: Mapping[str, Any]) -> str:

@@ -38,7 +38,7 @@ from queues.topology import Topology
 from workers.coordination.leases import Lease
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop, Plan
-from workers.placement import execution, moves, plans, proposals
+from workers.placement import execution, moves, plans, promotion, proposals
 from workers.placement.moves import Move, compute_load_per_point, get_capacity
 from workers.placement.plans import User
 from workers.steering import overrides
@@ -160,6 +160,7 @@ def recover(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan | N
     with Lease(control, "recovery", LEASE_SECONDS, at_least=fence_before) as fence:
         if fence is None or not note_offline(snapshot, now, fence, control):
             return None
+        promotion.promote_replicas(_list_lost_nodes(snapshot, now), control, now, fence)
         plan = _restore(snapshot, now, fence)
     return execution.advance(plan, control, now) if plan is not None else None
 
@@ -173,6 +174,9 @@ def _is_due(snapshot: Snapshot, now: datetime) -> bool:
             silent = row.state == OFFLINE
             if silent != (node.offline_since is not None):
                 return True
+    lost_replicated = promotion.select_nodes_with_replica().filter(offline_since__lte=since)
+    if lost_replicated.exists():
+        return True
     holding = Node.objects.filter(offline_since__lte=since, containers__points__gt=0)
     return holding.exclude(name__in=_list_unreadable_nodes(snapshot)).exists() or _is_short(snapshot)
 
@@ -226,10 +230,15 @@ def _read_recovery_number() -> int:
     return int(row.recovery_fence)
 
 
-def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
+def _list_lost_nodes(snapshot: Snapshot, now: datetime) -> set[str]:
+    """Return the nodes that are OFFLINE for RESTORE_SECONDS."""
     since = now - timedelta(seconds=RESTORE_SECONDS)
     lost = set(Node.objects.filter(offline_since__lte=since).values_list("name", flat=True))
-    lost -= _list_unreadable_nodes(snapshot)
+    return lost - _list_unreadable_nodes(snapshot)
+
+
+def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
+    lost = _list_lost_nodes(snapshot, now)
     running = plans.list_running_plans().filter(kind=Plan.Kind.RESTORE) if lost else plans.list_running_plans()
     if running.exists():
         return None  # A plan in progress may fix what is short; what is lost waits for no other plan.

@@ -167,6 +167,7 @@ def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> QueueStatus:
         priority=spec.priority,
         minimum_containers=spec.minimum_containers,
         requirements=list(spec.requirements),
+        durability=spec.durability,
         in_per_second=total(row.in_per_second for row in rows),
         out_per_second=out_per_second,
         waiting_events=waiting_events,

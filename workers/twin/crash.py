@@ -118,7 +118,7 @@ class SimulatedClient(Client):
         super()._begin()
         self._senders = _ImmediateExecutor()
 
-    def _get_connection(self, name: str) -> redis.Redis:
+    def _get_connection(self, name: str, syncs: bool = False) -> redis.Redis:
         return cast(redis.Redis, _SimulatedConnection(self.plant, name))
 
 

@@ -5,7 +5,7 @@ Points are excluded: those of an existing queue change by a plan (`console.actio
 
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -21,8 +21,11 @@ from console.audit import audit_log
 from console.input.form_values import digest_of
 from console.models import AuditEntry
 from queues import projection
+from queues.durability import MEMORY
+from queues.durability import NAMES as DURABILITY_NAMES
 from queues.models import Queue
-from queues.topology import Topology
+from queues.nodes.write_sync import check_nodes
+from queues.topology import NodeSpec, Topology
 from workers.consumer import registry
 from workers.consumer.handler import Place
 from workers.host.egress import HIDDEN
@@ -38,6 +41,7 @@ FIELDS = (
     "priority",
     "minimum_containers",
     "requirements",
+    "durability",
 )
 # Rejections of these are recorded: somebody tries addresses that workers must not contact, or code that must not run.
 REACHING = ("handler", "handler_options.url")
@@ -72,10 +76,28 @@ def build_queue_change(actor: Actor, queue: Queue, fields: Mapping[str, Any]) ->
     if unknown:
         raise BadInput(unknown[0], f"can't be changed here; the fields are {', '.join(FIELDS)}.")
     given = _check_requirements(queue.kind, fields)
+    if given.get("durability", queue.durability) != queue.durability:
+        _check_durability(given["durability"], _list_nodes(queue))
     changed = {name: value for name, value in given.items() if value != before[name]}
     if {"handler", "handler_options"} & changed.keys():  # what the host itself has set stays unchanged
         _check(actor, queue.name, queue.kind, {**before, **changed})
     return QueueChange(queue.name, {name: before[name] for name in changed}, changed, digest_of(before))
+
+
+def _check_durability(durability: str, nodes: Sequence[NodeSpec]) -> None:
+    """Raise `BadInput` if a queue on these nodes can't have the durability."""
+    if durability not in DURABILITY_NAMES:
+        raise BadInput("durability", f"must be one of {', '.join(DURABILITY_NAMES)}, not {durability[:40]!r}.")
+    check_nodes(durability, nodes)
+
+
+def _list_nodes(queue: Queue) -> list[NodeSpec]:
+    """Return the nodes with points of a queue, or all that accept points for a new queue."""
+    nodes = projection.read_database().nodes.values()
+    if queue.pk is None:
+        return [spec for spec in nodes if spec.takes_points]
+    held = set(queue.containers.filter(points__gt=0).values_list("node__name", flat=True))
+    return [spec for spec in nodes if spec.name in held]
 
 
 def _check_requirements(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,6 +228,7 @@ def create(
         raise BadInput("kind", f"must be {' or '.join(Queue.Kind.values)}, not {kind[:40]!r}.")
     given = _check_requirements(kind, fields if kind != Queue.Kind.PIPELINE else {"handler": "", **fields})
     _check(actor, name, kind, {**get_queue_definition(Queue()), **given})
+    _check_durability(given.get("durability", MEMORY), _list_nodes(Queue()))
     topology = projection.create_queue(control, name, kind, points, enforcing.get_node_thresholds(now), **given)
     after = {"kind": kind, "points": dict(topology.queues[name].points), **audit_document(given)}
     audit_log.record(actor, "queue.create", name, reason=why, after=after)

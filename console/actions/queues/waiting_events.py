@@ -59,7 +59,7 @@ def peek_at(actor: Actor, asked: PeekRequest) -> WaitingEvents:
     place = held.filter(node__name=asked.node).first()
     if place is None:
         raise BadInput("node", f"{asked.queue} has no container on {asked.node[:40]}.")
-    segment = Segment(_get_client(place.node.url), asked.queue)
+    segment = Segment(_get_client(place.node.get_primary_url()), asked.queue)
     events, more = peek(segment, asked.events, asked.order == ORDERS[0], time.monotonic)
     seen = {"order": asked.order, "events": len(events)}
     audit_log.record(actor, "queue.peek", f"{asked.queue}/{asked.node}", after=seen)

@@ -27,6 +27,8 @@ from console.api.request.authentication import actor_for
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
 from console.connections.control_server import control
 from queues import throttling
+from queues.durability import NAMES as DURABILITY_NAMES
+from queues.durability import SUMMARY as DURABILITY_HELP
 from queues.events.arrow_stream import read_events
 from queues.events.lines import EventLines, Rejection, merge_batches
 from queues.publishing.client import Client, PublishResult
@@ -142,6 +144,7 @@ class PublishedEvents(TypedDict):
     blocks: int
     by_container: Annotated[dict[str, int], describe("Number of events by node.")]
     rerouted: Annotated[Events, describe("Number of events stored in a different container than the points selected.")]
+    durability: Annotated[str, describe(DURABILITY_HELP, values=DURABILITY_NAMES)]
     rejected: Annotated[Events, describe("Number of malformed lines that were skipped.")]
     errors: Annotated[list[Rejection], describe("The first 20 malformed lines.")]
 
@@ -271,4 +274,5 @@ def _build_publish_summary(published: PublishResult) -> dict[str, Any]:
         "blocks": published.blocks,
         "by_container": dict(published.by_container),
         "rerouted": published.rerouted,
+        "durability": published.durability,
     }

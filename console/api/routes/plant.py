@@ -21,6 +21,8 @@ from console.connections.supervisor import NoSupervisor, ProcessRow
 from console.display.downsampling import downsample
 from console.live.view import find_view
 from console.palette import KINDS as PALETTE_KINDS
+from queues.durability import NAMES as DURABILITY_NAMES
+from queues.durability import SUMMARY as DURABILITY_HELP
 from queues.models import Node, Queue
 from workers.documents.nodes import NodeStatus
 from workers.documents.queues import QueueStatus
@@ -42,6 +44,7 @@ class QueueRow(TypedDict):
     tries: int
     handler_timeout_seconds: Seconds
     requirements: Annotated[list[str], describe("Capabilities that worker hosts need.")]
+    durability: Annotated[str, describe(DURABILITY_HELP, values=DURABILITY_NAMES)]
     points: Annotated[dict[str, Points], describe("Keyed by node.")]
     live: Annotated[QueueStatus | None, describe("null: not observed in the last 30 s.")]
 
@@ -151,7 +154,7 @@ def _queue(queue: Queue, figures: dict[str, Any]) -> QueueRow:
 
 def _build_node_row(node: Node, figures: dict[str, Any]) -> NodeRow:
     # The URL may include the server's password, so it is not published.
-    row = model_to_dict(node, exclude=["id", "url"])
+    row = model_to_dict(node, exclude=["id", "url", "replica_url", "promotions", "promoted_at"])
     return convert(NodeRow, {**row, "live": figures.get(node.name)})
 
 

@@ -18,6 +18,8 @@ from console.api.routes.control import OverrideEnd, OverrideRow, build_override,
 from console.api.routes.dead_letters import DeadLetterEvent
 from console.connections.control_server import control
 from console.input.form_values import digest_of
+from queues.durability import NAMES as DURABILITY_NAMES
+from queues.durability import SUMMARY as DURABILITY_HELP
 from queues.models import Queue
 from queues.topology import KINDS
 from workers.steering.overrides import Expiry
@@ -58,6 +60,7 @@ class QueueDefinition(TypedDict):
     priority: int
     minimum_containers: int
     requirements: Annotated[list[str], describe("Capabilities that worker hosts need.")]
+    durability: Annotated[str, describe(DURABILITY_HELP, values=DURABILITY_NAMES)]
     digest: Annotated[str, describe("Digest to send with a change.")]
 
 
@@ -102,6 +105,7 @@ class Definition(RequestBody):
     priority: int | None = None
     minimum_containers: int | None = None
     requirements: list[str] | None = None
+    durability: str | None = None
 
     def get_field_values(self) -> dict[str, Any]:
         given = self.dict(include=set(queue_definitions.FIELDS))

@@ -26,6 +26,7 @@ BENCHES = {
     "segment": "queues",
     "brownout": "queues",
     "damage": "queues",
+    "durability": "durability",
     "pipeline": "pipeline",
     "matcher": "pipeline",
     "windows": "pipeline",
@@ -65,6 +66,7 @@ OPTIONS = {
     "retry": ("count",),
     "vanish": ("count",),
     "damage": ("seed",),
+    "durability": ("count", "seed"),
 }
 MAX_COUNT = 10_000_000
 MAX_SECONDS = 43_200  # takes a night
@@ -131,8 +133,11 @@ class Command(JsonCommand):
         parser.add_argument("names", metavar="NAME", nargs="*")
         parser.add_argument("--all", action="store_true", help="all available benchmarks")
         parser.add_argument("--seconds", type=parse_option_number, default=3.0, help="duration of each measurement, s")
-        counted = "expressions of `rules`, tasks that `task_history` stores or `retry` sends, or rounds of `vanish`"
-        seeded = "seed of the expressions that `rules` makes, or of the bits that `damage` flips"
+        counted = (
+            "expressions of `rules`, tasks that `task_history` stores or `retry` sends, rounds of `vanish`, or "
+            "schedules of `durability`"
+        )
+        seeded = "seed of the expressions of `rules`, the bits that `damage` flips, or the schedules of `durability`"
         parser.add_argument("--count", type=parse_option_whole_number, help=counted)
         parser.add_argument("--seed", type=parse_option_whole_number, help=seeded)
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")

@@ -76,6 +76,7 @@ class Command(JsonCommand):
             "throttled_seconds": round(client.throttled_seconds, 3),
             "by_container": dict(published.by_container),
             "rerouted": published.rerouted,
+            "durability": published.durability,
             **columns,
         }
 
@@ -87,7 +88,8 @@ class Command(JsonCommand):
         return (
             f"{format_count(document['published'], 'event')} in {format_count(document['blocks'], 'block')}, "
             f"{document['seconds']} s{throttled} "
-            f"({rate_per_second:,.0f}/s); {document['rejected']:,} rejected\n{places}"
+            f"({rate_per_second:,.0f}/s); {document['rejected']:,} rejected\n"
+            f"{places}; durability: {document['durability']}"
         )
 
     def _publish(self, client: Client, lines: EventLines, options: dict[str, Any]) -> PublishResult:

@@ -26,6 +26,7 @@ from console.pages.frame.page import (
     render_page,
     text_of,
 )
+from queues.durability import DURABILITIES, Durability
 from queues.models import Queue
 from workers.consumer.registry import HANDLERS
 
@@ -43,6 +44,7 @@ class QueueDefinitionPage(FormPage):
     kinds: Sequence[str]
     fields: Mapping[str, str]
     handlers: Sequence[str]
+    durabilities: Sequence[Durability]
     digest: str
 
 
@@ -70,6 +72,7 @@ def _render_definition(request: HttpRequest, name: str, kind: str, now: Mapping[
         kinds=Queue.Kind.values,
         fields={**shown, **typed},
         handlers=sorted(HANDLERS),
+        durabilities=list(DURABILITIES.values()),
         digest=digest_of(now),
     )
     return render_page(request, page, "frame")

@@ -33,6 +33,7 @@ from console.pages.frame.page import (
 from console.pages.frame.past import past_of, time_shown
 from controllers.shedding.ladder import LAW, LEVELS
 from queues import circuit_hold, pausing
+from queues.durability import DURABILITIES, Durability
 from queues.models import Node, Queue
 from queues.nodes.node_state import OFFLINE
 from queues.pausing import PARTS
@@ -159,6 +160,7 @@ class QueuePage(FormPage):
 
     name: str
     queue: Queue  # as configured
+    durability: Durability
     row: QueueStatus | None  # its part of the snapshot
     pauses: QuerySet[Override]  # in force
     division: list[PointsOfNode]
@@ -182,6 +184,7 @@ def queue_page(request: HttpRequest, name: str) -> HttpResponse:
     page = QueuePage(
         name=name,
         queue=queue_row,
+        durability=DURABILITIES[queue_row.durability],
         row=get_snapshot(request).queues.get(name),
         pauses=list_pauses(name, time_shown(request)),
         division=division,

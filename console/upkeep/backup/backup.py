@@ -45,7 +45,9 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
         before = count_all(control, connect)
         # The nodes first: what is published in the meantime is in none of the parts.
         for node in Node.objects.order_by("name"):
-            writer.write_lines(f"nodes/{node.name}", servers.export_lines(connect(node.url), on_nodes=True))
+            writer.write_lines(
+                f"nodes/{node.name}", servers.export_lines(connect(node.get_primary_url()), on_nodes=True)
+            )
         # The audit log grows in the meantime. Its recorded length precedes its rows, which may be more.
         heads = data / witness.FILE
         writer.write_lines("control", servers.export_lines(control, on_nodes=False))

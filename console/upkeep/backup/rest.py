@@ -85,7 +85,7 @@ def count_containers(connect: Callable[[str], redis.Redis]) -> Passages:
             gauge[name] for name in (*COUNTS, *(OF_JOBS if kinds[queue] == "jobs" else ()))
         )
         for node in Node.objects.order_by("name")
-        for queue, gauge in read_gauges(connect(node.url), list(kinds)).items()
+        for queue, gauge in read_gauges(connect(node.get_primary_url()), list(kinds)).items()
     }
 
 

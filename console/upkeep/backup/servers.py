@@ -21,6 +21,7 @@ AT_ONCE = 1_000
 # What the plant's processes write again when they start, or what only concerned its running processes.
 PASSING = (
     keys.TOPOLOGY.pattern,
+    keys.PROMOTIONS.pattern,
     keys.HEARTBEATS.pattern,
     keys.SNAPSHOT.pattern,
     keys.HOLDER.pattern,

@@ -5,7 +5,11 @@
 --         events, newest time, checksum
 -- Answer  1, or 0 when they are here already
 -- include parts/segment
-if redis.call('ZSCORE', received, ARGV[2]) then return 0 end
+if redis.call('ZSCORE', received, ARGV[2]) then
+  -- A write, so that a caller who waits for a sync waits for the first attempt, too.
+  redis.call('ZINCRBY', received, 1, ARGV[2])
+  return 0
+end
 for i = 6, #ARGV, 5 do
   redis.call('XADD', dead, '*', 'c', ARGV[i + 4], 'e', ARGV[i], 'error', ARGV[i + 1], 'n', ARGV[i + 2],
     't', ARGV[i + 3], 'tries', 1, 'worker', ARGV[4], 'block', ARGV[5])

@@ -5,7 +5,11 @@
 --         block of an earlier version)
 -- Answer  1, or 0 when it was taken before
 -- include parts/segment
-if redis.call('ZSCORE', received, ARGV[2]) then return 0 end
+if redis.call('ZSCORE', received, ARGV[2]) then
+  -- A write, so that a caller who waits for a sync waits for the first attempt, too.
+  redis.call('ZINCRBY', received, 1, ARGV[2])
+  return 0
+end
 local block = {'i', ARGV[4], 'n', ARGV[5], 't', ARGV[6], 'd', ARGV[7]}
 if ARGV[8] == '' then
   redis.call('XADD', stream, '*', unpack(block))

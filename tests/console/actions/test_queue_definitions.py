@@ -1,12 +1,14 @@
 """Queues that administrators make and change: checked, shown as a difference, audited, projected."""
 
 import pytest
+from django.utils.html import escape
 
 from console.actions.queues.definitions import find_version_before, is_restorable
 from console.embedded.seeding import seed
 from console.models import AuditEntry
 from queues import keys
-from queues.models import Queue
+from queues.durability import DURABILITIES
+from queues.models import Node, Queue
 from queues.topology import Topology
 from tests.console.page_form import fetch
 
@@ -143,3 +145,36 @@ def test_a_change_that_the_log_hides_or_that_was_changed_elsewhere_is_not_rolled
     entry = find_version_before(Queue.objects.get(name="alert"))
     entry.before = {"handler_options": {"url": "https://shop.example"}}
     assert not is_restorable(entry.before)
+
+
+def test_the_durability_of_a_queue_is_changed_like_its_other_settings(administrator, control):
+    change_alert(administrator, durability="disk")
+    assert projected(control).queue("alert").durability == "disk"
+    noted = AuditEntry.objects.filter(action="queue.change").latest("pk")
+    assert (noted.before, noted.after) == ({"durability": "memory"}, {"durability": "disk"})
+    page = administrator.get("/queues/alert/").content.decode()
+    assert "Durability disk" in page and escape(DURABILITIES["disk"].promise) in page
+    form = administrator.get("/queues/alert/definition/").content.decode()
+    assert all(
+        escape(durability.promise) in form and escape(durability.price) in form for durability in DURABILITIES.values()
+    )
+
+
+def test_a_durability_that_does_not_exist_is_rejected(administrator, control):
+    answer = fetch(administrator, "/queues/alert/change", {"durability": "tape", **shown(administrator)})
+    assert answer.status_code == 422 and "durability" in answer.json()["errors"]
+
+
+def test_a_node_without_an_append_only_file_takes_no_durable_queue(administrator, control, nodes):
+    client = nodes["n1"].client()
+    Node.objects.filter(name="n1").update(url=nodes["n1"].url)
+    client.config_set("appendonly", "no")
+    try:
+        answer = fetch(administrator, "/queues/alert/change", {"durability": "disk", **shown(administrator)})
+        assert answer.status_code == 422 and "node n1" in answer.json()["errors"]["durability"][0]
+        body = {"kind": "jobs", "handler": "noop", "durability": "disk", **REASON}
+        made = administrator.post("/api/v1/queues/mail/create", body, content_type="application/json")
+        assert made.status_code == 422 and not Queue.objects.filter(name="mail").exists()
+    finally:
+        client.config_set("appendonly", "yes")
+    change_alert(administrator, durability="disk")

@@ -68,6 +68,7 @@ def test_json_lines_are_stored_and_counted(producer, nodes):
         "blocks": 1,
         "by_container": None,
         "rerouted": 0,
+        "durability": "memory",
         "rejected": 0,
         "errors": [],
     }

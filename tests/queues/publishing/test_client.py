@@ -44,7 +44,7 @@ def test_events_are_spread_by_points_and_all_of_them_are_stored(client, nodes):
     assert published.events == 512 * 30
     assert published.blocks == 30
     assert {node: events // 512 for node, events in published.by_container.items()} == {"n1": 10, "n2": 10, "n3": 10}
-    assert published.rerouted == 0
+    assert published.rerouted == 0 and published.durability == "memory"
     assert sorted(stored_ids(nodes)) == sorted(f"e{row}" for row in range(512 * 30))
 
 

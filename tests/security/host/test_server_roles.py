@@ -166,11 +166,12 @@ def commands(text: str) -> list[list[str]]:
 
 REFUSED_EVERYWHERE = [
     ["EVAL", "return redis.call('GET', 'elsewhere')", "0"],
-    *commands("FLUSHALL | CONFIG GET requirepass | CONFIG SET dir /tmp | KEYS * | ACL LIST | CLIENT LIST | SAVE"),
+    *commands("FLUSHALL | CONFIG REWRITE | CONFIG RESETSTAT | KEYS * | ACL LIST | CLIENT LIST | SAVE"),
     *commands("SHUTDOWN | MODULE LIST | REPLICAOF 127.0.0.1 1 | FUNCTION LIST | MONITOR | SET elsewhere 1"),
 ]
 TOPOLOGY, CONTROLS = "SET weir:topology {} | ", "SET weir:pipeline:controls:performance {} | "
 BEAT, JOB, LIVE = "HSET weir:heartbeats n1 {}", "LPUSH weir:celery:jobs x | ", "PUBLISH weir:live {}"
+CONFIGURE = commands("CONFIG GET requirepass | CONFIG SET dir /tmp")
 REFUSED_AT_CONTROL = {
     "agent": commands(TOPOLOGY + "GET weir:snapshot | LPUSH weir:celery:control x | " + LIVE),
     "telemetry": commands(TOPOLOGY + JOB + CONTROLS + BEAT),
@@ -200,10 +201,24 @@ def test_a_role_can_do_nothing_else(plant, role):
     for server, more in ((plant.control, REFUSED_AT_CONTROL), (plant.node, REFUSED_AT_NODE)):
         with server.user(role) as client:
             assert client.ping()
-            done = [
-                command for command in (*REFUSED_EVERYWHERE, *more.get(role, ())) if not is_refused(client, command)
-            ]
-            assert done == []
+            may_configure = server is plant.node and role == "agent"
+            refused = (*REFUSED_EVERYWHERE, *more.get(role, ()), *([] if may_configure else CONFIGURE))
+            assert [command for command in refused if not is_refused(client, command)] == []
+
+
+def test_an_agent_lets_its_node_sync_writes_and_can_not_move_its_files(plant):
+    with plant.node.user("agent") as client:
+        assert client.config_set("appendfsync", "no")
+        with pytest.raises(redis.exceptions.ResponseError, match="protected"):
+            client.config_set("dir", "/tmp")
+
+
+def test_agents_and_workers_choose_the_primary_of_a_node_only_if_nodes_have_replicas():
+    replicated = {**ENVIRONMENT, "WEIR_PASSWORD_REPLICA": "r" * 40, "WEIR_PASSWORD_SENTINEL": "s" * 40}
+    assert "+replicaof" not in build_acl_files(ENVIRONMENT)["node.acl"]
+    lines = build_acl_files(replicated)["node.acl"].splitlines()
+    assert {line.split()[1] for line in lines if "+replicaof" in line} == {"agent", "workers"}
+    assert any(line.startswith("user replica ") and "+psync" in line for line in lines)
 
 
 def test_without_a_users_password_nothing_is_answered(plant):

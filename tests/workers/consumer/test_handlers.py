@@ -169,6 +169,14 @@ def test_parquet_writes_a_workers_blocks_of_one_day_into_one_file(place):
     assert sorted(archived_ids(place)) == sorted(i for b in blocks for i in b.get_event_ids().to_pylist())
 
 
+def test_parquet_returns_when_the_names_of_its_files_are_on_the_disk(place, monkeypatch):
+    synced: list[str] = []
+    monkeypatch.setattr("os.fsync", lambda opened: synced.append(Path(f"/proc/self/fd/{opened}").readlink().name))
+    build("parquet", {}, place).handle([delivery_of(4, "aa" * 16)])
+    assert synced[0].endswith(".parquet.tmp")
+    assert len(synced) == 3 and "queue=alert" in synced and any(name.startswith("day=") for name in synced)
+
+
 def test_parquet_sorts_blocks_by_the_day_of_their_newest_event(place):
     late = delivery_of(2, "bb" * 16, time=[TIME_US, TIME_US + DAY_US])
     build("parquet", {}, place).handle([delivery_of(2, "aa" * 16), late])

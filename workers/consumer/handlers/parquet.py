@@ -59,6 +59,15 @@ def reveal(path: Path) -> None:
             raise
 
 
+def sync_folder(folder: Path) -> None:
+    """Return when the names of the folder's files are on the disk. Raises `OSError`."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
 def _remove_known_rows(delivery: Delivery, known: Iterable[str]) -> list[Delivery]:
     """Remove the rows of a delivery whose keys are known, which are already written.
 
@@ -110,6 +119,9 @@ class Parquet(Handler):
             files.update(self._write(index, day, blocks) for day, blocks in self._group_by_day(new).items())
         for path in files:
             reveal(path)
+        # Otherwise, a power failure could hide files whose blocks are acknowledged.
+        for folder in {parent for path in files for parent in (path.parent, path.parent.parent)}:
+            sync_folder(folder)
         effects = sum(delivery.events for delivery in new)
         return Outcome(effects, sum(delivery.events for delivery in deliveries) - effects)
 

@@ -9,6 +9,7 @@ afterwards. The admission limits are the room in the result queue, the flow loop
 import logging
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 
 from common.errors import BadInput
@@ -28,6 +29,8 @@ from workers.pipeline.events.containers import UNREACHABLE, Nodes
 
 SETTLING_SECONDS = 1.0
 TRIMMING_SECONDS = 0.5
+# Within this time, the control server's file is synced, even if the disk needs two seconds for it.
+CONTROL_SYNC_SECONDS = 3.0
 # A batch of a few events costs as much as one of some thousands. On a quiet plant, events are therefore
 # gathered, for a time that is short compared with the time for which they wait for late events anyway.
 GATHERING_SHARE_OF_LATENESS = 0.4
@@ -51,6 +54,25 @@ def compute_gathering_seconds(lateness_seconds: float, latency_seconds: float | 
         return min(MAX_GATHERING_SECONDS, GATHERING_SHARE_OF_LATENCY * latency_seconds)
     share = GATHERING_SHARE_OF_LATENESS * lateness_seconds
     return min(MAX_GATHERING_SECONDS, max(MIN_GATHERING_SECONDS, share))
+
+
+class SyncedIds:
+    """Positions in containers, and since when the control server has them: its file is synced every second.
+
+    A durable queue keeps its events until the control server's disk has their results.
+    """
+
+    def __init__(self) -> None:
+        self._recorded: deque[tuple[float, Mapping[str, str]]] = deque()
+
+    def record(self, ids: Mapping[str, str], now_seconds: float) -> Mapping[str, str]:
+        """Record the present positions, and return those of CONTROL_SYNC_SECONDS ago; empty if there are none."""
+        self._recorded.append((now_seconds, ids))
+        before = now_seconds - CONTROL_SYNC_SECONDS
+        while len(self._recorded) > 1 and self._recorded[1][0] <= before:
+            self._recorded.popleft()
+        recorded_seconds, synced = self._recorded[0]
+        return synced if recorded_seconds <= before else {}
 
 
 class Dispatcher:
@@ -85,6 +107,7 @@ class Dispatcher:
         self._has_dispatched_all = False  # whether no event waited in a container after the last step
         self._admission = AdmissionLimits(monotonic())
         self._trimmed: dict[str, str] = {}
+        self._synced_ids = SyncedIds()
         self._paused: dict[str, pausing.Pause] = {}
         self._known = KnownTopology()
         self.cursor = self._dispatches.load_cursor() or Cursor(controls=defaults)
@@ -258,7 +281,30 @@ class Dispatcher:
         return scans, down
 
     def _trim(self, topology: Topology) -> None:
-        """Remove the containers' entries whose results are in the queue, and their assignments."""
+        """Remove the containers' entries whose results are in the queue, and their assignments.
+
+        Of durable queues, only those whose results the control server has synced to its disk by now.
+        """
+        through = self._find_finished_ids()
+        synced = self._synced_ids.record(through, self._monotonic())
+        away: set[str] = set()
+        for container, finished_id in through.items():
+            queue, node = container.split("/")
+            if node in away or node not in topology.nodes:
+                continue
+            spec = topology.queues.get(queue)
+            is_durable = spec is not None and spec.waits_for_disk
+            entry_id = synced.get(container, BEGINNING) if is_durable else finished_id
+            if entry_id in (BEGINNING, self._trimmed.get(container)):
+                continue
+            try:
+                self._nodes.get_segment(queue, topology.nodes[node].url).trim(entry_id)
+                self._trimmed[container] = entry_id
+            except UNREACHABLE:
+                away.add(node)  # trimming removes everything up to an id, so the next trim makes up for it
+
+    def _find_finished_ids(self) -> dict[str, str]:
+        """Return the last entry of each container up to which all results are in the queue."""
         through = dict(self.cursor.ids)
         published = self._results.measure_room().published
         for name in {*self._replicas, *self._given, *published}:
@@ -266,18 +312,7 @@ class Dispatcher:
             self._dispatches.forget(name, done)
             for part in (part for dispatch in self._dispatches.list_after(name, done) for part in dispatch.parts):
                 through[part.container] = _choose_earlier_id(through.get(part.container, part.after), part.after)
-        away: set[str] = set()
-        for container, entry_id in through.items():
-            queue, node = container.split("/")
-            if node in away:
-                continue
-            if entry_id in (BEGINNING, self._trimmed.get(container)) or node not in topology.nodes:
-                continue
-            try:
-                self._nodes.get_segment(queue, topology.nodes[node].url).trim(entry_id)
-                self._trimmed[container] = entry_id
-            except UNREACHABLE:
-                away.add(node)  # trimming removes everything up to an id, so the next trim makes up for it
+        return through
 
     def is_idle(self) -> bool:
         """Return whether every dispatch has its result in the queue."""

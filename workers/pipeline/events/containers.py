@@ -15,6 +15,7 @@ from redis.retry import Retry
 
 from common.errors import MalformedEvent, NodeUnavailable
 from queues.control.connection import connect
+from queues.durability import MEMORY
 from queues.events import block
 from queues.events.block import build_unreadable_event
 from queues.nodes.addresses import add_login
@@ -77,9 +78,10 @@ class Nodes:
     def __init__(self, timeout_seconds: float) -> None:
         self._timeout_seconds = timeout_seconds
         self._connections: dict[str, redis.Redis] = {}
-        self._segments: dict[tuple[str, str], Segment] = {}
+        self._segments: dict[tuple[str, str, str], Segment] = {}
 
-    def get_segment(self, queue: str, url: str) -> Segment:
+    def get_segment(self, queue: str, url: str, durability: str = MEMORY) -> Segment:
+        """Return a queue's segment. durability: of the queue, for callers that add to the segment."""
         if url not in self._connections:
             self._connections[url] = redis.Redis.from_url(
                 add_login(url),
@@ -88,9 +90,9 @@ class Nodes:
                 socket_read_size=READ_BYTES,
                 retry=None,
             )
-        if (queue, url) not in self._segments:
-            self._segments[queue, url] = Segment(self._connections[url], queue)
-        return self._segments[queue, url]
+        if (queue, url, durability) not in self._segments:
+            self._segments[queue, url, durability] = Segment(self._connections[url], queue, durability)
+        return self._segments[queue, url, durability]
 
     def close(self) -> None:
         for connection in self._connections.values():

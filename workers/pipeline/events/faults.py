@@ -97,7 +97,8 @@ class FaultStore:
         rows = [(events, cause) for cause, faults in letters.values() for events in faults]
         if node in topology.nodes:
             try:
-                segment = nodes.get_segment(queue, topology.nodes[node].url)
+                durability = topology.get_durability(queue, node)
+                segment = nodes.get_segment(queue, topology.nodes[node].url, durability)
                 DeadLetters(segment).add(entry_id, WORKER, block_id, rows)
             except (NodeUnavailable, NodeFull):
                 away.add(node)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 import redis
@@ -173,6 +174,29 @@ def test_containers_keep_what_has_no_result_yet_and_let_go_of_the_rest(dispatche
     dispatcher.step()
     counters = [Segment(server.client(), "telemetry").get_counters() for server in nodes.values()]
     assert sum(each["removed_events"] for each in counters) == 20_000
+
+
+def test_a_durable_queue_keeps_events_until_the_disk_of_the_control_server_has_their_results(
+    dispatcher, publish, control, nodes, plant_topology, times
+):
+    publish(20_000)
+    telemetry = replace(plant_topology.queues["telemetry"], durability="disk")
+    topology = replace(plant_topology, queues={**plant_topology.queues, "telemetry": telemetry})
+    control.set(keys.TOPOLOGY, topology.to_json())
+
+    def count_removed() -> int:
+        segments = [Segment(server.client(), "telemetry") for server in nodes.values()]
+        return sum(segment.get_counters()["removed_events"] for segment in segments)
+
+    for _ in range(3):
+        dispatcher.step()
+        work(control)
+        times.now += 1.0
+    assert count_removed() == 0
+    for _ in range(5):
+        dispatcher.step()
+        times.now += 1.0
+    assert count_removed() == 20_000
 
 
 def test_a_second_dispatcher_is_refused_and_changes_nothing(dispatcher, publish, control_server, control, times):

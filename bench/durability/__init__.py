@@ -1,0 +1,1 @@
+"""What queues lose when hosts lose power, and what each durability costs."""
