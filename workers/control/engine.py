@@ -82,7 +82,7 @@ def tick_due(
         return _tick_in_groups(due, together, known, plant, now, control, clock, began_seconds)
 
     entries: list[LedgerEntry] = []
-    due_loops, resting = _list_due_loops(seen, laws)
+    due_loops, resting = _list_due_loops(seen, laws, lambda: now + timedelta(seconds=clock() - began_seconds))
     for name, due in due_loops.items():
         if name == HERE and processes is not None:
             here = partial(tick_together, together=TOGETHER, known=seen)
@@ -172,7 +172,9 @@ def _log(loop: Loop, error: Exception) -> None:
     logger.error("The tick of %s failed; it is retried at its next interval.", loop.name, exc_info=why)
 
 
-def _list_due_loops(seen: Circumstances, laws: Collection[str] | None) -> tuple[dict[str, list[DueLoop]], list[int]]:
+def _list_due_loops(
+    seen: Circumstances, laws: Collection[str] | None, get_time: Callable[[], datetime]
+) -> tuple[dict[str, list[DueLoop]], list[int]]:
     """Return the loops to tick by plant (`HERE` first), and the due loops that are at rest.
 
     A loop whose hold has just ended is ticked at once. Wide columns are read only for loops that this depends on.
@@ -180,7 +182,10 @@ def _list_due_loops(seen: Circumstances, laws: Collection[str] | None) -> tuple[
     loops = list_active_loops() if laws is None else list_active_loops().filter(law__in=laws)
     columns = ("pk", "fence", "ticked_at", "interval_seconds", "law", "target", "at_rest")
     rows = list(loops.order_by("name").values_list(*columns))
-    due_pks = {pk for pk, _, ticked_at, seconds, _, _, _ in rows if is_due(ticked_at, seconds, seen.now)}
+    # Not the time before the observation, which may have been slow: a loop that another process has ticked meanwhile
+    # would be due.
+    read_at = get_time()
+    due_pks = {pk for pk, _, ticked_at, seconds, _, _, _ in rows if is_due(ticked_at, seconds, read_at)}
     if len(due_pks) < len(rows):
         due_pks |= _list_resumed_loops(seen)
     resting = _list_resting_loops(seen) if any(at_rest for *_, at_rest in rows) else set()

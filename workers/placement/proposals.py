@@ -54,8 +54,8 @@ def propose_drain(node: str, user: User, reason: str, *, snapshot: Snapshot, now
     """Propose a plan that empties a node.
 
     Its points go to the other nodes. Its waiting events are transferred or consumed. Once it runs, the node is drained
-    and takes nothing until `return_to_use`. Raises `BadInput` for an unknown, drained, or OFFLINE node, and if the
-    others can't take its containers (the reason says why).
+    and takes nothing until `return_to_use`. Raises `BadInput` for a node that is unknown, drained, OFFLINE, or not yet
+    observed, and if the others can't take its containers (the reason says why).
     """
     why = overrides.read_reason(reason)
     topology = projection.read_database()
@@ -205,6 +205,8 @@ def _plan_emptying(node: str, topology: Topology, snapshot: Snapshot, now: datet
     """Return the moves that take every point off a node, as the law chooses them."""
     if not topology.has_points(node):
         return []
+    if node not in snapshot.nodes:
+        raise BadInput("node", f"{node} has not been observed yet; try again in a few seconds.")
     drained = replace_fields(snapshot.nodes[node], drained=True)
     wanted = replace_fields(snapshot, nodes={**snapshot.nodes, node: drained})
     decision = decide(wanted, now, {"goal": "below-busy"}, REBALANCING_HORIZON)

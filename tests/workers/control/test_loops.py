@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 
 import pytest
 
@@ -273,14 +272,19 @@ def test_loops_behind_a_slow_one_see_the_plant_and_what_people_set_as_they_are_t
 ):
     ensured(control, JOBS, jobs_topology(alert={"n1": 500, "n2": 500}))
 
-    def seconds():
-        yield from (0.0, 0.0)  # as it begins, and before the first loop
-        plant.put("alert", "n2", 10)
-        override(Loop.objects.get(name="worker_rate/alert/n2"), owner, clock, "mode", "hold")
-        yield 5.0
+    passed, tick_loops = [0.0], engine.tick_loops
+
+    def tick_slowly(*arguments):
+        entries = tick_loops(*arguments)
+        if len(passed) == 1:
+            passed.append(5.0)
+            plant.put("alert", "n2", 10)
+            override(Loop.objects.get(name="worker_rate/alert/n2"), owner, clock, "mode", "hold")
+        return entries
 
     monkeypatch.setattr(engine, "TOGETHER", 1)
-    entries = engine.tick_due(plant, clock.now, control, partial(next, seconds()))
+    monkeypatch.setattr(engine, "tick_loops", tick_slowly)
+    entries = engine.tick_due(plant, clock.now, control, lambda: passed[-1])
     assert [each.observation["queue_length"] for each in entries] == [0, 10]
     assert [each.mode for each in entries] == ["auto", "hold"]
     assert entries[1].at - entries[0].at == timedelta(seconds=5)

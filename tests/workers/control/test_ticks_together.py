@@ -71,6 +71,22 @@ def test_forty_ask_the_database_as_often_as_four(control):
     assert asked[1] <= asked[0] + 2, asked  # an insert takes so many rows at a time
 
 
+def test_a_process_that_observed_slowly_repeats_no_decision_of_another_one(control):
+    plant, loops = made(control)
+    observe, passed = plant.observe, []
+
+    def observe_slowly():
+        seen = observe()
+        if not passed:
+            passed.append(2.0)
+            assert len(tick_all(plant, control, START + timedelta(seconds=2))) == len(loops)
+        return seen
+
+    plant.observe = observe_slowly
+    assert tick_all(plant, control, START, clock=lambda: sum(passed)) == []
+    assert LedgerEntry.objects.count() == len(loops)
+
+
 def test_one_whose_record_can_not_be_written_stops_no_other(control, monkeypatch, caplog):
     plant, loops = made(control)
     sensor = worker_rate.KIND.sensor

@@ -196,6 +196,12 @@ def test_a_drain_of_a_node_that_is_not_in_use_is_refused(plant, user, node, why)
     assert why in refused.message
 
 
+def test_a_node_that_the_plant_has_not_observed_yet_is_not_drained(plant, user, snapshot):
+    early = replace_fields(snapshot, nodes={name: row for name, row in snapshot.nodes.items() if name != "n3"})
+    refused = refusal(lambda: proposals.propose_drain("n3", user, "New disk.", snapshot=early, now=plant.now))
+    assert (refused.field, "not been observed yet" in refused.message) == ("node", True)
+
+
 def test_a_rejected_plan_can_not_be_approved_and_a_proposed_one_not_be_stopped(plant, user, snapshot):
     plan = by_hand(plant, user, snapshot)
     assert "only an approved or running" in refusal(lambda: plans.stop(plan, user, "Why not.", now=plant.now)).message

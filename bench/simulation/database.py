@@ -1,0 +1,150 @@
+"""The database of a simulation: an SQLite file in memory, with a connection for each simulated thread.
+
+Each statement lets other threads run before and after it. A statement that finds the database locked waits on virtual
+time, as long as the settings say. A crashed process's connection is rolled back and closed.
+"""
+
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from django.core.management import call_command
+from django.db import OperationalError, connections
+
+from bench.simulation import context
+from bench.simulation.scheduler import Scheduler
+
+USUAL_SECONDS, RETRY_SECONDS, LOCK_SECONDS = 0.0002, 0.02, 20.0
+SHARED_MEMORY = Path("/dev/shm")
+
+
+class DatabaseFault:
+    """Faults of the database. before_statement: called before each statement."""
+
+    def __init__(self) -> None:
+        self.away_until = 0.0
+        self.before_statement: Callable[[], None] = lambda: None
+
+
+class ThreadConnections:
+    """What Django stores for each thread: here, for each simulated thread, and once outside of the simulation."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "_outside", {})
+
+    def _get_values(self) -> dict[str, Any]:
+        thread = context.scheduler().current if context.is_running() else None
+        if thread is None:
+            values: dict[str, Any] = object.__getattribute__(self, "_outside")
+            return values
+        return thread.memory
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._get_values()[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._get_values()[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        del self._get_values()[name]
+
+
+def prepare_template(folder: Path) -> Path:
+    """Create a migrated, empty database in the folder, and return its path."""
+    template = folder / "template.sqlite3"
+    connections["default"].settings_dict["NAME"] = str(template)
+    call_command("migrate", verbosity=0, interactive=False)
+    return template
+
+
+def seal(template: Path) -> None:
+    """Close the template, so that it is one file."""
+    connections["default"].close()
+    with closing(sqlite3.connect(template)) as opened:
+        opened.execute("PRAGMA journal_mode=WAL")
+        opened.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def install(fault: DatabaseFault, seed: int) -> None:
+    """Let each simulated thread have its own connection, whose statements are points to switch at."""
+    chance = random.Random(f"{seed} database")
+    connections._connections = ThreadConnections()  # type: ignore[attr-defined]
+    create = type(connections).create_connection
+
+    def create_connection(handler: Any, alias: str) -> Any:
+        made: Any = create(handler, alias)
+        made.execute_wrappers.append(lambda *arguments: _execute(fault, chance, *arguments))
+        commit = made._commit
+
+        def commit_and_pause() -> Any:
+            result = commit()
+            if context.is_running():
+                context.scheduler().pause(chance.expovariate(1 / USUAL_SECONDS))
+            return result
+
+        made._commit = commit_and_pause
+        if context.is_running() and (thread := context.scheduler().current) is not None:
+            thread.on_end.append(lambda: _close(made))
+        return made
+
+    connections.create_connection = create_connection.__get__(connections)  # type: ignore[method-assign]
+
+
+def open_copy(template: Path, folder: Path) -> None:
+    """Use a new copy of the template from now on."""
+    connections["default"].close()
+    database = folder / "simulation.sqlite3"
+    for suffix in ("-wal", "-shm"):
+        database.with_name(database.name + suffix).unlink(missing_ok=True)
+    shutil.copyfile(template, database)
+    settings: Any = connections.settings["default"]
+    settings["NAME"] = str(database)
+    settings["OPTIONS"] = {
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 0,
+        "init_command": "PRAGMA synchronous=OFF",
+        "check_same_thread": False,
+    }
+    connections["default"].settings_dict.update(settings)
+
+
+def _execute(
+    fault: DatabaseFault,
+    chance: random.Random,
+    execute: Callable[..., Any],
+    sql: str,
+    params: Any,
+    many: bool,
+    details: Any,
+) -> Any:
+    scheduler: Scheduler | None = context.scheduler() if context.is_running() else None
+    if scheduler is None or scheduler.current is None:
+        return execute(sql, params, many, details)
+    fault.before_statement()
+    scheduler.pause(chance.expovariate(1 / USUAL_SECONDS))
+    if scheduler.now < fault.away_until:
+        raise OperationalError("the database is away")
+    gives_up_at = scheduler.now + LOCK_SECONDS
+    while True:
+        try:
+            result = execute(sql, params, many, details)
+        except OperationalError as error:
+            if "locked" not in str(error) or scheduler.now >= gives_up_at:
+                raise
+            scheduler.pause(RETRY_SECONDS * (0.5 + chance.random()))
+        else:
+            break
+    return result
+
+
+def _close(made: Any) -> None:
+    with suppress(Exception):
+        if made.connection is not None:
+            made.connection.close()

@@ -1,0 +1,1 @@
+"""Tests of the deterministic simulation, of its servers, and of what it finds."""
