@@ -182,10 +182,10 @@ def _list_due_loops(
     loops = list_active_loops() if laws is None else list_active_loops().filter(law__in=laws)
     columns = ("pk", "fence", "ticked_at", "interval_seconds", "law", "target", "at_rest")
     rows = list(loops.order_by("name").values_list(*columns))
-    # Not the time before the observation, which may have been slow: a loop that another process has ticked meanwhile
-    # would be due.
-    read_at = get_time()
-    due_pks = {pk for pk, _, ticked_at, seconds, _, _, _ in rows if is_due(ticked_at, seconds, read_at)}
+    # The observation may have been slow. A loop that another process has ticked meanwhile is due neither because that
+    # tick is later than the observation, nor on the same observation because time has passed since.
+    times = (seen.now, get_time())
+    due_pks = {row[0] for row in rows if all(is_due(row[2], row[3], time) for time in times)}
     if len(due_pks) < len(rows):
         due_pks |= _list_resumed_loops(seen)
     resting = _list_resting_loops(seen) if any(at_rest for *_, at_rest in rows) else set()

@@ -87,6 +87,13 @@ def test_a_process_that_observed_slowly_repeats_no_decision_of_another_one(contr
     assert LedgerEntry.objects.count() == len(loops)
 
 
+def test_a_process_that_was_slow_decides_nothing_on_the_observation_of_the_last_decision(control):
+    plant, loops = made(control)
+    assert len(tick_all(plant, control)) == len(loops)
+    seconds = itertools.chain([0.0], itertools.repeat(1.0))
+    assert tick_all(plant, control, START, clock=lambda: next(seconds)) == []
+
+
 def test_one_whose_record_can_not_be_written_stops_no_other(control, monkeypatch, caplog):
     plant, loops = made(control)
     sensor = worker_rate.KIND.sensor
