@@ -1,18 +1,19 @@
 """The faults of a run: a schedule that follows from the seed, of which a reduction may leave some out."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from bench.simulation.network import CALL_FAULTS, CallFault
-from bench.simulation.plant import Installation
+from bench.simulation.plant import FREEZE_UNDER_LEASE, Installation
+from bench.simulation.scheduler import VirtualThread
 from bench.simulation.servers import Words
 from queues.lua.script import load_script
 
 MIN_GAP_SECONDS, MAX_GAP_SECONDS = 0.2, 12.0
 MAX_CALLS = 60  # more than a tick of all loops makes
 MAX_CALLS_UNDER_LEASE = 12
-FREEZE_AT_CALL, FREEZE_UNDER_LEASE = "freeze at a call", "freeze under a lease"
+FREEZE_AT_CALL = "freeze at a call"
 ACQUIRE = load_script("lease/acquire").encode()
 HOUR_SECONDS = 3_600.0
 
@@ -110,10 +111,16 @@ KINDS: Mapping[str, tuple[float, Build]] = {
 }
 
 
-def build_schedule(seed: int, episodes: list[tuple[float, float]], targets: Targets) -> list[Fault]:
-    """Return the faults of a run. episodes: (start, end) of the times with faults, in seconds since the start."""
+def build_schedule(
+    seed: int, episodes: list[tuple[float, float]], targets: Targets, kinds: Collection[str] = tuple(KINDS)
+) -> list[Fault]:
+    """Return the faults of a run, of these kinds.
+
+    episodes: (start, end) of the times with faults, in seconds since the start.
+    """
     numbers, schedule = random.Random(f"{seed} faults"), list[Fault]()
-    names, weights = list(KINDS), [weight for weight, _ in KINDS.values()]
+    names = [name for name in KINDS if name in kinds]
+    weights = [KINDS[name][0] for name in names]
     for start, end in episodes:
         # Few kinds at a time: combinations of two or three find more than all at once.
         chosen = numbers.choices(names, weights, k=numbers.randint(1, 5))
@@ -144,10 +151,11 @@ class FaultInjector:
         """Forget the faults that wait for a lease."""
         self._under_lease.clear()
 
-    def note_command(self, words: Words, process: str) -> None:
-        """Let a fault that waits for a lease hit one of the calls after the lease was requested."""
-        if words[0].upper() == b"EVAL" and words[1] == ACQUIRE and self._under_lease.get(process):
-            self._plant.freezes.setdefault(process, []).insert(0, self._under_lease[process].pop(0))
+    def note_command(self, words: Words, thread: VirtualThread) -> None:
+        """Let a fault that waits for a lease hit one of the thread's calls after it has requested the lease."""
+        waiting = self._under_lease.get(thread.process.name)
+        if words[0].upper() == b"EVAL" and words[1] == ACQUIRE and waiting:
+            thread.memory[FREEZE_UNDER_LEASE] = waiting.pop(0)
 
     def _apply(self, fault: Fault) -> None:
         self._scheduler.note(f"FAULT {fault}")

@@ -30,7 +30,8 @@ TOTAL_POINTS = 1000
 READ_SECONDS = 60.0
 MAX_PLAN_SECONDS = 150.0
 NODE_LOST, END_SECONDS = "node-lost", 60.0
-STEP_ORDER = {"pending": 0, "moved": 1, "transferring": 2, "done": 3}
+# A step that was complete may transfer again: an event arrived late.
+STEP_ORDER = {"pending": 0, "moved": 1, "transferring": 1, "done": 1}
 ENDED = (Plan.State.DONE, Plan.State.STOPPED, Plan.State.FAILED, Plan.State.VOID, Plan.State.REJECTED)
 LEASE_PREFIX = keys.LEASE.build("")
 ACQUIRE = load_script("lease/acquire").encode()

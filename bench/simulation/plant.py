@@ -20,6 +20,7 @@ from bench.simulation.scheduler import Scheduler, VirtualProcess
 from bench.simulation.sentinels import SentinelGroup
 from bench.simulation.servers import VirtualServer
 
+FREEZE_UNDER_LEASE = "freeze under a lease"
 RESTART_SECONDS = (0.5, 3.0)
 
 
@@ -102,8 +103,17 @@ class Installation:
 
     def freeze_at_call(self) -> None:
         """Freeze the current process here, if a fault says so. Each statement and each call comes by."""
-        process = self.scheduler.process
-        if process is not None and (fault := take_due(self.freezes, process.name)) is not None:
+        thread = self.scheduler.current
+        if thread is None:
+            return
+        process = thread.process
+        fault = take_due(self.freezes, process.name)
+        own: CallFault | None = thread.memory.get(FREEZE_UNDER_LEASE)
+        if own is not None and own.calls > 0:
+            own.calls -= 1
+        elif own is not None:
+            fault = thread.memory.pop(FREEZE_UNDER_LEASE)
+        if fault is not None:
             process.frozen_until = self.scheduler.now + fault.seconds
             self.scheduler.note(f"freezes until {process.frozen_until - self.scheduler.starts_at:.3f}")
 

@@ -2,12 +2,14 @@
 
 import argparse
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from bench.simulation.faults import KINDS
 from bench.simulation.run import HOUR_SECONDS, RunResult
 from bench.simulation.runs import Runner
 
@@ -18,7 +20,11 @@ SHOWN_STEPS = 40
 def main(folder: Path, arguments: list[str]) -> int:
     """Run, print, and return the exit code: 1 after a violation."""
     options = _build_parser().parse_args(arguments)
-    runner = Runner(folder, options.hours, options.processes)
+    kinds = options.kinds.split(",") if options.kinds else list(KINDS)
+    if unknown := sorted(set(kinds) - KINDS.keys()):
+        print(f"--kinds: {unknown[0]} is unknown; the kinds are {', '.join(KINDS)}", file=sys.stderr)
+        return 2
+    runner = Runner(folder, options.hours, options.processes, kinds)
     if options.only is not None:
         numbers = [int(number) for number in options.only.split(",") if number]
         results: Iterator[RunResult] = iter([runner.run(options.seed, numbers)])
@@ -45,7 +51,7 @@ def main(folder: Path, arguments: list[str]) -> int:
     if options.json:
         print(json.dumps({"runs": done, "total": asdict(total), "violated": violated and asdict(violated)}))
     else:
-        print("\n".join(_format(done, total, violated, options.hours)))
+        print("\n".join(_format(done, total, violated, options)))
     return 1 if violated is not None else 0
 
 
@@ -57,6 +63,7 @@ def _build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=None)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--only", default=None)
+    parser.add_argument("--kinds", default="")
     parser.add_argument("--whole", action="store_true")
     parser.add_argument("--json", action="store_true")
     return parser
@@ -71,7 +78,7 @@ def _iterate_seeds(first: int, runs: int, seconds: float | None) -> Iterator[int
         seed += 1
 
 
-def _format(done: int, total: RunResult, violated: RunResult | None, hours: float) -> Iterator[str]:
+def _format(done: int, total: RunResult, violated: RunResult | None, options: argparse.Namespace) -> Iterator[str]:
     per_second = total.hours / max(total.wall_seconds, 1e-9)
     yield (
         f"{done} runs from seed {total.seed}: {total.hours:,.0f} virtual hours in {total.wall_seconds:,.0f} s "
@@ -89,4 +96,6 @@ def _format(done: int, total: RunResult, violated: RunResult | None, hours: floa
     yield from map(str, violated.faults)
     yield "Last steps:"
     yield from violated.trace[-SHOWN_STEPS:]
-    yield f"To replay: manage.py simulate --seed {violated.seed} --hours {hours:g} --only {numbers or ','}"
+    kinds = f' --kinds "{options.kinds}"' if options.kinds else ""
+    replay = f"--seed {violated.seed} --hours {options.hours:g} --only {numbers or ','}{kinds}"
+    yield f"To replay: manage.py simulate {replay}"

@@ -14,11 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.simulation import context, database, installation, network, programs
-from bench.simulation.faults import Fault, FaultInjector, Targets, build_schedule
+from bench.simulation.faults import KINDS, Fault, FaultInjector, Targets, build_schedule
 from bench.simulation.invariants import Invariants
 from bench.simulation.names import NODES
 from bench.simulation.plant import Installation
-from bench.simulation.scheduler import Scheduler
+from bench.simulation.scheduler import Scheduler, VirtualThread
+from bench.simulation.servers import Words
 from workers.models import Plan
 
 STARTS_AT = datetime(2026, 1, 5, tzinfo=UTC).timestamp()
@@ -62,10 +63,16 @@ class Run:
     """A run in this process, which is used for no other one."""
 
     def __init__(
-        self, seed: int, hours: float, template: Path, folder: Path, only: Collection[int] | None = None
+        self,
+        seed: int,
+        hours: float,
+        template: Path,
+        folder: Path,
+        only: Collection[int] | None = None,
+        kinds: Collection[str] = tuple(KINDS),
     ) -> None:
-        """Prepare the run. only: numbers of the faults to apply; None: all."""
-        self._seed, self._hours, self._only = seed, hours, only
+        """Prepare the run. only: numbers of the faults to apply; None: all. kinds: of faults."""
+        self._seed, self._hours, self._only, self._kinds = seed, hours, only, kinds
         self.result = RunResult(seed, hours)
         self._numbers = random.Random(f"{seed} probes")
         installation.RANDOMNESS.numbers.seed(f"{seed} ids")
@@ -88,15 +95,18 @@ class Run:
         self._network.before_call = self._database.before_statement = plant.freeze_at_call
         invariants, injector = Invariants(plant), FaultInjector(plant)
 
-        def note(words: network.Words, reply: object, process: str) -> None:
-            invariants.leases.note(words, reply, process, self._scheduler.now)
-            injector.note_command(words, process)
+        def note(words: Words, reply: object, thread: VirtualThread | None) -> None:
+            if thread is not None:
+                invariants.leases.note(words, reply, thread.process.name, self._scheduler.now)
+                injector.note_command(words, thread)
 
         for server in plant.servers:
             server.on_command.append(note)
         episodes = plan_episodes(self._seed, self._hours)
         targets = Targets(plant.programs, plant.hosts, list(NODES), [server.host for server in plant.control_servers])
-        faults = build_schedule(self._seed, [(start + WARM_SECONDS, end) for start, end in episodes], targets)
+        faults = build_schedule(
+            self._seed, [(start + WARM_SECONDS, end) for start, end in episodes], targets, self._kinds
+        )
         self.result.faults = [fault for fault in faults if self._only is None or fault.number in self._only]
         injector.schedule(self.result.faults)
         try:

@@ -19,7 +19,7 @@ from typing import Any
 
 from bench.simulation import database
 from bench.simulation.content import create_content
-from bench.simulation.faults import Fault
+from bench.simulation.faults import KINDS, Fault
 from bench.simulation.run import Run, RunResult
 
 REDUCTION_SECONDS = 60.0
@@ -41,10 +41,10 @@ class _Child:
 
 
 class Runner:
-    """Runs simulations of some virtual hours each. processes: how many at once."""
+    """Runs simulations of some virtual hours each. processes: how many at once; kinds: of faults."""
 
-    def __init__(self, folder: Path, hours: float, processes: int = 1) -> None:
-        self._folder, self._hours, self._processes = folder, hours, processes
+    def __init__(self, folder: Path, hours: float, processes: int = 1, kinds: Collection[str] = tuple(KINDS)) -> None:
+        self._folder, self._hours, self._processes, self._kinds = folder, hours, processes, kinds
         self._template = prepare(folder)
         # Otherwise every run would go through all that was imported, again and again.
         gc.collect()
@@ -116,7 +116,7 @@ class Runner:
         folder.mkdir()
         try:
             self.prepare_child()
-            return Run(seed, self._hours, self._template, folder, only).execute()
+            return Run(seed, self._hours, self._template, folder, only, self._kinds).execute()
         except BaseException:
             return RunResult(seed, self._hours, violations=["The simulation failed: " + traceback.format_exc()])
         finally:

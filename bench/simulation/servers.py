@@ -18,6 +18,7 @@ from fakeredis._socket import FakeSocket
 from fakeredis.commands_mixins import scripting_mixin
 
 from bench.simulation import context
+from bench.simulation.scheduler import VirtualThread
 
 Words = Sequence[bytes]
 READ_ONLY = "You can't write against a read only replica."
@@ -93,7 +94,7 @@ class Session(FakeSocket):
 
 
 class VirtualServer:
-    """A server. on_command: called with the words, the reply, and the name of the process."""
+    """A server. on_command: called with the words, the reply, and the thread of the client."""
 
     def __init__(self, name: str, host: str, port: int) -> None:
         self.name, self.host, self.port = name, host, port
@@ -103,7 +104,7 @@ class VirtualServer:
         self.primary: VirtualServer | None = None  # None: it is a primary
         self.replicas: list[Replica] = []
         self.sessions: list[Session] = []
-        self.on_command: list[Callable[[Words, object, str], None]] = []
+        self.on_command: list[Callable[[Words, object, VirtualThread | None], None]] = []
         self.changed: set[bytes] = set()
         self.store = self._build_store()
         self.writes = 0
@@ -147,7 +148,7 @@ class VirtualServer:
                 replica.changed |= self.changed
             self.changed.clear()
         for act in self.on_command:
-            act(words, reply, before.process.name if before is not None else "")
+            act(words, reply, before)
         return reply
 
     def restart(self) -> None:

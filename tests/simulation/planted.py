@@ -50,17 +50,17 @@ def acknowledge_first() -> None:
 
 @dataclass(frozen=True)
 class Defect:
-    """A defect. seed: from which on it is searched; shows: a part of the violation."""
+    """A defect. kinds: of the faults that uncover it; shows: a part of the violation."""
 
     plant: Callable[[], None]
-    seed: int
+    kinds: str
     shows: str
 
 
 DEFECTS: Mapping[str, Defect] = {
-    "skip a fence": Defect(skip_fence, 2, "decided twice"),
-    "forget a lease": Defect(forget_lease, 1, "which no lease had"),
-    "acknowledge before the write": Defect(acknowledge_first, 1, "blocks are lost"),
+    "skip a fence": Defect(skip_fence, "freeze under a lease", " after "),
+    "forget a lease": Defect(forget_lease, "crash", "which no lease had"),
+    "acknowledge before the write": Defect(acknowledge_first, "stop node,lost request", "blocks are lost"),
 }
 
 

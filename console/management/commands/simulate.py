@@ -30,6 +30,7 @@ class Command(OneLineCommand):
         parser.add_argument("--seconds", type=number, help="start runs for this time instead, s")
         parser.add_argument("--processes", type=whole, default=1, help="runs at a time")
         parser.add_argument("--only", metavar="N,N", help="apply only these faults of the schedule")
+        parser.add_argument("--kinds", metavar="KIND,KIND", help="inject only these kinds of faults")
         parser.add_argument("--whole", action="store_true", help="show the whole schedule of a violation")
         parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -37,7 +38,7 @@ class Command(OneLineCommand):
         if importlib.util.find_spec("bench") is None or importlib.util.find_spec("fakeredis") is None:
             self.stderr.write("simulate: needs a checkout of the repository with its development packages")
             sys.exit(2)
-        names = ("seed", "hours", "runs", "seconds", "processes", "only")
+        names = ("seed", "hours", "runs", "seconds", "processes", "only", "kinds")
         words = [f"--{name}={options[name]}" for name in names if options[name] is not None]
         words += [f"--{name}" for name in ("whole", "json") if options[name]]
         # The order of sets would differ from process to process.
