@@ -283,21 +283,17 @@ def _check_claims(index: _Index, idle_seconds: float) -> Iterator[Violation]:
 
 
 def _check_overtaken(index: _Index) -> Iterator[Violation]:
-    """A worker changes no entry that another worker has claimed after it."""
-    for (node, entry), releases in index.released.items():
-        for release in releases:
-            if release.kind == "acknowledge" or release.outcome != OK or not release.data["changed"]:
-                continue
-            claims = [claim for claim in index.claims[node, entry] if _get_end(claim) < release.began_ns]
-            own = [claim.began_ns for claim in claims if claim.data["worker"] == release.data["worker"]]
-            own_end = max((_get_end(claim) for claim in claims if claim.began_ns in own), default=0)
-            others = [
-                claim
-                for claim in claims
-                if claim.data["worker"] != release.data["worker"] and claim.began_ns > own_end
-            ]
+    """A worker changes no entry that another worker has claimed after it, and does not take it back."""
+    for place, claims in index.claims.items():
+        changes = [change for change in index.released[place] if change.kind != "acknowledge"]
+        changes = [change for change in changes if change.outcome == OK and change.data["changed"]]
+        for change in (*changes, *(held for held in index.held[place] if held.kind == "keep_alive")):
+            worker = change.data["worker"]
+            earlier = [claim for claim in claims if _get_end(claim) < change.began_ns]
+            own_end = max((_get_end(claim) for claim in earlier if claim.data["worker"] == worker), default=0)
+            others = [claim for claim in earlier if claim.data["worker"] != worker and claim.began_ns > own_end]
             if others:
-                yield Violation(OVERTAKEN, (node, entry), _describe([*others, release]))
+                yield Violation(OVERTAKEN, place, _describe([*others, change]))
 
 
 def _check_counters(final: FinalState) -> Iterator[Violation]:

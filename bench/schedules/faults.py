@@ -8,8 +8,10 @@ SERVERS = ("control", "n1", "n2", "n3")
 PROGRAMS = ("p1", "w1", "w2", "m1", "m2")  # producer, workers, movers
 HOSTS = (*SERVERS, *PROGRAMS)
 CRASH, PAUSE, CLOCK, ONE_WAY, PARTITION, ISOLATE = "crash", "pause", "clock", "one-way cut", "partition", "isolate"
-KINDS = (CRASH, CRASH, PAUSE, CLOCK, ONE_WAY, PARTITION, ISOLATE)
+KINDS = (CRASH, CRASH, PAUSE, PAUSE, CLOCK, ONE_WAY, PARTITION, ISOLATE)
 WORK_SECONDS = 3.0
+MAX_FAULT_SECONDS = 2.2  # more than workers may be silent, and than a lease lasts
+WORKERS = ("w1", "w2")
 MIN_FAULTS, MAX_FAULTS = 2, 6
 STEPS_SECONDS = (-3600, -600, -5, 5, 600, 3600)
 
@@ -40,7 +42,7 @@ def draw_faults(seed: int) -> list[Fault]:
 
 def _draw_fault(chance: Random) -> Fault:
     kind, host = chance.choice(KINDS), chance.choice(HOSTS)
-    at_seconds, seconds = chance.uniform(0.2, WORK_SECONDS - 0.5), chance.uniform(0.1, 1.6)
+    at_seconds, seconds = chance.uniform(0.2, WORK_SECONDS - 0.5), chance.uniform(0.1, MAX_FAULT_SECONDS)
     others = [name for name in HOSTS if name != host]
     if kind == CLOCK:
         host = chance.choice(SERVERS) if chance.random() < 0.7 else host
@@ -48,6 +50,8 @@ def _draw_fault(chance: Random) -> Fault:
     if kind in (ONE_WAY, PARTITION):
         cut = chance.sample(others, chance.randint(1, 4))
         return Fault(kind, host, at_seconds, seconds, tuple(sorted(cut)))
+    if kind == PAUSE and chance.random() < 0.6:
+        return Fault(kind, chance.choice(WORKERS), at_seconds, seconds)
     return Fault(kind, host, at_seconds, seconds, tuple(others) if kind == ISOLATE else ())
 
 

@@ -109,7 +109,7 @@ class HostProcess:
 
 def _run_on_host(hosts: Hosts, host: str, run: Callable[[], None]) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    with open(f"/run/netns/{hosts.get_space(host)}", "rb") as space:
+    with Path("/run/netns", hosts.get_space(host)).open("rb") as space:
         if libc.setns(space.fileno(), CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), "setns")
     if os.environ.get("LD_PRELOAD", "").endswith(f"{CLOCK.name}.so"):

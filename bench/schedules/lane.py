@@ -17,8 +17,8 @@ from bench.schedules.checker import Violation, check_history
 from bench.schedules.faults import HOSTS, WORK_SECONDS, Fault, draw_faults, shrink_faults
 from bench.schedules.history import read_history
 from bench.schedules.hosts import Hosts, open_hosts
-from bench.schedules.planted import BUGS
 from bench.schedules.plant import SmallPlant
+from bench.schedules.planted import BUGS
 from bench.schedules.programs import IDLE_SECONDS
 
 REPEATS = 2  # of a shrunk schedule before it counts as passing: timing decides, too
@@ -89,18 +89,17 @@ def main(lane: int, first_seed: int, count: int, step: int, bug: str, keep: str)
     if bug:
         BUGS[bug]()
     library = os.environ.get("LD_PRELOAD")
-    with tempfile.TemporaryDirectory(prefix="weir-schedules-") as name:
-        with open_hosts(HOSTS, lane, Path(name)) as hosts:
-            here = Lane(hosts, Path(name), Path(library) if library else None, Path(keep) if keep else None)
-            for seed in range(first_seed, first_seed + count, step):
-                result = here.run(seed, draw_faults(seed))
-                # A planted bug needs no shrinking: it ends with its discovery.
-                shrunk = here.shrink(result) if result.violations and not bug else []
-                print(json.dumps(result.to_row(shrunk)), flush=True)
-                if bug and result.violations:
-                    return
+    with tempfile.TemporaryDirectory(prefix="weir-schedules-") as name, open_hosts(HOSTS, lane, Path(name)) as hosts:
+        here = Lane(hosts, Path(name), Path(library) if library else None, Path(keep) if keep else None)
+        for seed in range(first_seed, first_seed + count, step):
+            result = here.run(seed, draw_faults(seed))
+            # A planted bug needs no shrinking: it ends with its discovery.
+            shrunk = here.shrink(result) if result.violations and not bug else []
+            print(json.dumps(result.to_row(shrunk)), flush=True)
+            if bug and result.violations:
+                return
 
 
 if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    main(*map(int, arguments[:4]), *(arguments[4:] + ["", ""])[:2])
+    lane, first_seed, count, step, bug, keep = [*sys.argv[1:], "", ""][:6]
+    main(int(lane), int(first_seed), int(count), int(step), bug, keep)

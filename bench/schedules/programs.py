@@ -262,10 +262,14 @@ def _run_plan(program: Program, segments: dict[str, RecordedSegment], chance: Ra
 
 def _write_progress(folder: Path, recorder: Recorder, fence: int) -> None:
     """Write in one transaction, unless a greater number has written."""
-    with recorder.record("fenced_write", lease=PLAN, fence=fence) as result:
-        with closing(sqlite3.connect(folder / FENCES, timeout=10.0)) as database, database:
-            done = database.execute("UPDATE progress SET fence = ? WHERE fence <= ?", (fence, fence))
-            result["accepted"] = done.rowcount == 1
+    path = folder / FENCES
+    with (
+        recorder.record("fenced_write", lease=PLAN, fence=fence) as result,
+        closing(sqlite3.connect(path, timeout=10.0)) as database,
+        database,
+    ):
+        done = database.execute("UPDATE progress SET fence = ? WHERE fence <= ?", (fence, fence))
+        result["accepted"] = done.rowcount == 1
 
 
 def create_fences(folder: Path) -> None:

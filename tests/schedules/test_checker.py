@@ -121,6 +121,13 @@ def test_an_overtaken_worker_that_changes_its_block_is_found(kind: str) -> None:
     assert list_broken([*history[:-1], refused]) == []
 
 
+def test_an_overtaken_worker_that_takes_its_block_back_is_found() -> None:
+    renewal = operation("keep_alive", 4.0, node="n1", worker="w1", entries=["1-0"])
+    assert list_broken([PUBLISH, FLUSH, CLAIM, build_second_claim(3.5), renewal]) == [checker.OVERTAKEN]
+    nothing = replace(renewal, data={**renewal.data, "entries": []})
+    assert list_broken([PUBLISH, FLUSH, CLAIM, build_second_claim(3.5), nothing]) == []
+
+
 def test_counters_that_differ_from_the_content_are_found() -> None:
     final = replace(FINAL, nodes={"n1": NodeState({**COUNTERS, "removed_events": 1})})
     assert list_broken(HISTORY, final) == [checker.COUNTS]
