@@ -32,7 +32,7 @@ from workers.coordination.leases import Lease
 from workers.placement.transfer import Deadline, Route
 
 QUEUE, NODES = "orders", ("n1", "n2", "n3")
-IDLE_SECONDS, KEEP_ALIVE_SECONDS = 1.2, 0.3  # a fifth of a real plant's, as schedules are short
+IDLE_SECONDS, KEEP_ALIVE_SECONDS = 0.8, 0.2  # real workers take longer, but schedules are short
 LEASE_SECONDS, TIMEOUT_SECONDS = 1.5, 0.4
 CORRECTED, STOPPED = "corrected", "stopped"  # files of the plant's folder
 MAX_CALL_BLOCKS, MAX_BLOCK_EVENTS = 6, 4
@@ -155,7 +155,7 @@ class PickyHandler(Handler):
 
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
         is_corrected = self._program.has(CORRECTED)
-        time.sleep(self._chance.choice((0.0, 0.02, 0.3)))
+        time.sleep(self._chance.choice((0.0, 0.1, 0.5)))
         poisoned = [] if is_corrected else [place for place, each in enumerate(deliveries) if _has_poison(each)]
         sound = [place for place in range(len(deliveries)) if place not in poisoned]
         outcome = self._sql.handle([deliveries[place] for place in sound]) if sound else Outcome()
