@@ -209,7 +209,7 @@ class SmallPlant:
     def _read_node(self, name: str) -> NodeState:
         with self._connect(name) as node:
             segment = Segment(node, QUEUE)
-            entries = segment.read("0-0", "+")
-            waiting = [decode(block, data).get_event_ids().to_pylist() for _, block, data in entries]
+            stored = segment.read("0-0", "+")
+            waiting = [decode(block.block_id, block.data).get_event_ids().to_pylist() for block in stored]
             dead = [letter.batch.column(0).to_pylist() for letter in DeadLetters(segment).read(1_000_000)]
             return NodeState(segment.get_counters(), waiting, dead)

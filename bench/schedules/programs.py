@@ -120,7 +120,7 @@ class RecordedClient(Client):
         self._recorder = recorder
 
     def get_segment(self, queue: str, node: str) -> Segment:
-        return RecordedSegment(self._get_connection(node), queue, node, self._recorder)
+        return RecordedSegment(super().get_segment(queue, node).node, queue, node, self._recorder)
 
 
 class RecordedLease(Lease):
