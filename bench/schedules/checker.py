@@ -326,7 +326,8 @@ def _check_leases(index: _Index) -> Iterator[Violation]:
 
 def _find_lease_end(index: _Index, grant: Operation) -> int:
     """Return the time until which the grant and its renewals hold the lease, if its holder doesn't release it."""
-    fence, seconds_ns = grant.data["fence"], round(grant.data["seconds"] * 1e9)
+    fence, seconds = grant.data["fence"], float(grant.data["seconds"])
+    seconds_ns = round(seconds * 1e9)
     until_ns = grant.began_ns + seconds_ns
     for renewal in index.by_kind["renew"]:
         if renewal.data["held"] == fence and renewal.outcome == OK and renewal.data["fence"] is not None:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+import redis
+
 from common.errors import WeirError
 from queues.events.block import EncodedBlock
 from queues.publishing.client import Client
@@ -32,9 +34,15 @@ def _acknowledge_before_write() -> None:
 
 def _forget_lease() -> None:
     """Give a lease to a second holder while the first one has it."""
-    load = leases.load_script
-    forgetful = load("lease/acquire").replace("if holder == nil then", "if holder ~= token then")
-    leases.load_script = lambda name: forgetful if name == "lease/acquire" else load(name)  # type: ignore[assignment]
+    call = leases._call
+
+    def call_forgetful(
+        control: redis.Redis, script: str, places: Sequence[str], arguments: Sequence[str | int]
+    ) -> list[int]:
+        forgetful = script.replace("if holder == nil then", "if holder ~= token then")
+        return call(control, forgetful, places, arguments)
+
+    leases._call = call_forgetful
 
 
 BUGS: dict[str, Callable[[], None]] = {

@@ -1,0 +1,1 @@
+"""The checker of histories, and the parts of random schedules that need no plant."""
