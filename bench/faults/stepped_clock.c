@@ -13,14 +13,18 @@
 static volatile int64_t none = 0, *offset_seconds = &none;
 static int (*real_clock_gettime)(clockid_t, struct timespec *);
 
-__attribute__((constructor)) static void begin(void) {
-  real_clock_gettime = dlsym(RTLD_NEXT, "clock_gettime");
-  const char *path = getenv("WEIR_CLOCK_FILE");
+/* Follow the clock of this file from now on: a process that was forked into another host calls it. */
+void follow_clock(const char *path) {
   int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
   if (file < 0) return;
   void *mapped = mmap(NULL, sizeof(int64_t), PROT_READ, MAP_SHARED, file, 0);
   if (mapped != MAP_FAILED) offset_seconds = mapped;
   close(file);
+}
+
+__attribute__((constructor)) static void begin(void) {
+  real_clock_gettime = dlsym(RTLD_NEXT, "clock_gettime");
+  follow_clock(getenv("WEIR_CLOCK_FILE"));
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {

@@ -42,6 +42,7 @@ BENCHES = {
     "task_history": "celery",
     "retry": "celery",
     "vanish": "",
+    "schedules": "schedules",
     "fanout": "console",
     "page": "console",
     "timeline": "console",
@@ -67,6 +68,7 @@ OPTIONS = {
     "vanish": ("count",),
     "damage": ("seed",),
     "durability": ("count", "seed"),
+    "schedules": ("count", "seed"),
 }
 MAX_COUNT = 10_000_000
 MAX_SECONDS = 43_200  # takes a night
@@ -135,9 +137,12 @@ class Command(JsonCommand):
         parser.add_argument("--seconds", type=parse_option_number, default=3.0, help="duration of each measurement, s")
         counted = (
             "expressions of `rules`, tasks that `task_history` stores or `retry` sends, rounds of `vanish`, or "
-            "schedules of `durability`"
+            "schedules of `durability` or `schedules`"
         )
-        seeded = "seed of the expressions of `rules`, the bits that `damage` flips, or the schedules of `durability`"
+        seeded = (
+            "seed of the expressions of `rules`, the bits that `damage` flips, or the schedules of `durability` or "
+            "`schedules`"
+        )
         parser.add_argument("--count", type=parse_option_whole_number, help=counted)
         parser.add_argument("--seed", type=parse_option_whole_number, help=seeded)
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")

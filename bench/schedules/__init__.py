@@ -1,0 +1,1 @@
+"""Random schedules of faults on a small plant, and the checker of their histories."""

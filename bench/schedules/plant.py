@@ -1,0 +1,215 @@
+"""A small plant for one schedule: a control server, three nodes, a producer, two workers, and two movers.
+
+Each has a host of its own (`bench.schedules.hosts`). The servers keep all that a killed process has written, as on a
+host that stays up.
+"""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import redis
+
+from bench.faults.preloaded import CLOCK
+from bench.queues.node_servers import write_topology
+from bench.schedules import programs
+from bench.schedules.checker import FinalState, NodeState
+from bench.schedules.faults import CLOCK as CLOCK_STEP
+from bench.schedules.faults import CRASH, ONE_WAY, PAUSE, PROGRAMS, SERVERS, Fault
+from bench.schedules.history import Recorder
+from bench.schedules.hosts import HostProcess, Hosts
+from bench.schedules.programs import CORRECTED, NODES, QUEUE, STOPPED, Program
+from queues import keys
+from queues.events.block import decode
+from queues.nodes.server import ServerConfig, prepare_server_command
+from queues.segments.dead_letters import DeadLetters
+from queues.segments.segment import Segment
+
+PORT = 6379
+MAXMEMORY_BYTES = 256 * 2**20
+START_SECONDS, DRAIN_SECONDS, POLL_SECONDS = 20.0, 30.0, 0.05
+RUNS = {"p": programs.produce, "w": programs.consume, "m": programs.move}
+
+
+@dataclass
+class SmallPlant:
+    """The plant of a schedule. Use it once; `end` stops what runs."""
+
+    hosts: Hosts
+    folder: Path
+    seed: int
+    library: Path | None  # of the servers' clocks
+    _servers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _programs: dict[str, HostProcess] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        (self.folder / "history").mkdir(parents=True)
+        self._recorder = Recorder(self.folder / "history", "faults")
+        programs.create_fences(self.folder)
+        for name in SERVERS:
+            self._start_server(name)
+        urls = {name: self._get_url(name) for name in NODES}
+        for name in SERVERS:
+            self._await_server(name)
+        write_topology(self._get_url("control"), QUEUE, urls)
+        for place, name in enumerate(PROGRAMS):
+            self._start_program(name, place)
+
+    def end(self) -> None:
+        for program in self._programs.values():
+            program.kill()
+        for server in self._servers.values():
+            server.kill()
+            server.wait()
+
+    def play(self, faults: Sequence[Fault], work_seconds: float) -> None:
+        """Inject the faults at their times, then end all of them, and stop publishing."""
+        actions = [(fault.at_seconds, self._inject, fault) for fault in faults]
+        actions += [(fault.at_seconds + fault.seconds, self._remove, fault) for fault in faults]
+        began = time.monotonic()
+        for at_seconds, act, fault in sorted(actions, key=lambda action: action[0]):
+            time.sleep(max(0.0, began + at_seconds - time.monotonic()))
+            act(fault)
+        time.sleep(max(0.0, began + work_seconds - time.monotonic()))
+        (self.folder / CORRECTED).touch()
+        (self.folder / STOPPED).touch()
+
+    def _inject(self, fault: Fault) -> None:
+        host = fault.host
+        if fault.kind == CRASH:
+            self._kill(host)
+        elif fault.kind == PAUSE:
+            self._pause(host)
+        elif fault.kind == CLOCK_STEP:
+            self._set_clock(host, fault.step_seconds)
+        else:
+            self.hosts.cut(host, fault.others)
+            if fault.kind != ONE_WAY:
+                for other in fault.others:
+                    self.hosts.cut(other, [host])
+
+    def _remove(self, fault: Fault) -> None:
+        host = fault.host
+        if fault.kind == CRASH:
+            self._restart(host)
+        elif fault.kind == PAUSE:
+            self._resume(host)
+        elif fault.kind == CLOCK_STEP:
+            self._set_clock(host, 0)
+        else:
+            self.hosts.mend(host, fault.others)
+            if fault.kind != ONE_WAY:
+                for other in fault.others:
+                    self.hosts.mend(other, [host])
+
+    def _set_clock(self, host: str, seconds: int) -> None:
+        with self._recorder.record("clock", host=host, seconds=seconds):
+            self.hosts.set_clock(host, seconds)
+
+    def _kill(self, host: str) -> None:
+        if host in self._servers:
+            server = self._servers.pop(host)
+            server.kill()
+            server.wait()
+        elif host in self._programs:
+            self._programs.pop(host).kill()
+
+    def _restart(self, host: str) -> None:
+        if host in SERVERS and host not in self._servers:
+            self._start_server(host)
+        elif host in PROGRAMS and host not in self._programs:
+            self._start_program(host, len(PROGRAMS) + self.seed)
+
+    def _pause(self, host: str) -> None:
+        if host in self._servers:
+            self._servers[host].send_signal(signal.SIGSTOP)
+        elif host in self._programs:
+            self._programs[host].pause()
+
+    def _resume(self, host: str) -> None:
+        if host in self._servers:
+            self._servers[host].send_signal(signal.SIGCONT)
+        elif host in self._programs:
+            self._programs[host].resume()
+
+    def _start_server(self, name: str) -> None:
+        folder = self.folder / name
+        config = ServerConfig(PORT, folder, maxmemory_bytes=MAXMEMORY_BYTES, bind=self.hosts.get_address(name))
+        environment = dict(os.environ)
+        if self.library is not None:
+            environment |= {"LD_PRELOAD": str(self.library), CLOCK.variable: str(self.hosts.get_clock_file(name))}
+        inside = ["ip", "netns", "exec", self.hosts.get_space(name)]
+        self._servers[name] = subprocess.Popen(
+            [*inside, *prepare_server_command(config), "--protected-mode", "no"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def _start_program(self, host: str, place: int) -> None:
+        urls = {name: self._get_url(name) for name in NODES}
+        program = Program(host, 1_000 * self.seed + place, self._get_url("control"), urls, self.folder)
+        run: Callable[[], None] = partial(RUNS[host[0]], program)
+        self._programs[host] = HostProcess(self.hosts, host, run)
+
+    def _get_url(self, name: str) -> str:
+        return f"redis://{self.hosts.get_address(name)}:{PORT}/0"
+
+    def _connect(self, name: str) -> redis.Redis:
+        return redis.Redis.from_url(self._get_url(name), retry=None, socket_timeout=2.0, socket_connect_timeout=2.0)
+
+    def _await_server(self, name: str) -> None:
+        """Wait until a server answers. Raises `TimeoutError`."""
+        deadline = time.monotonic() + START_SECONDS
+        with self._connect(name) as client:
+            while True:
+                with suppress(redis.RedisError):
+                    client.ping()
+                    return
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{name} doesn't answer")
+                time.sleep(0.01)
+
+    def drain(self) -> bool:
+        """Wait until all blocks are processed; return False after DRAIN_SECONDS."""
+        deadline = time.monotonic() + DRAIN_SECONDS
+        for name in SERVERS:
+            self._await_server(name)
+        while time.monotonic() < deadline:
+            if not any(self._count_waiting(name) for name in NODES):
+                return True
+            time.sleep(POLL_SECONDS)
+        return False
+
+    def _count_waiting(self, name: str) -> int:
+        with self._connect(name) as node:
+            return int(node.xlen(keys.SEGMENT.build(QUEUE))) + int(node.hlen(keys.LEAVING.build(QUEUE)))
+
+    def stop_programs(self) -> None:
+        for name in PROGRAMS:
+            self._kill(name)
+
+    def read_final_state(self) -> FinalState:
+        """Return what the servers and the handler's database have now."""
+        path = self.folder / "handled.sqlite3"
+        effects: list[str] = []
+        if path.exists():
+            with closing(sqlite3.connect(path)) as database:
+                effects = [event for (event,) in database.execute("SELECT id FROM handled WHERE queue = ?", [QUEUE])]
+        return FinalState({name: self._read_node(name) for name in NODES}, effects)
+
+    def _read_node(self, name: str) -> NodeState:
+        with self._connect(name) as node:
+            segment = Segment(node, QUEUE)
+            stored = segment.read("0-0", "+")
+            waiting = [decode(block.block_id, block.data).get_event_ids().to_pylist() for block in stored]
+            dead = [letter.batch.column(0).to_pylist() for letter in DeadLetters(segment).read(1_000_000)]
+            return NodeState(segment.get_counters(), waiting, dead)
