@@ -136,7 +136,7 @@ def test_counters_that_differ_from_the_content_are_found() -> None:
 def test_blocks_that_wait_forever_are_found() -> None:
     final = replace(FINAL, nodes={"n1": NodeState({"inserted_events": 1, "inserted_blocks": 1}, waiting=[["e2"]])})
     assert list_broken(HISTORY, final) == [checker.PROGRESS]
-    assert check_history(HISTORY, final, IDLE_SECONDS, is_empty=False) == []
+    assert check_history(HISTORY, final, IDLE_SECONDS, was_drained=True) == []
 
 
 def build_grant(began: float, fence: int) -> Operation:

@@ -20,6 +20,8 @@ for first = 1, #KEYS, 2 do
     redis.call('PEXPIRE', lease, ARGV[1])
   else
     fence = 0
+    -- The clock was set back, and the lease would outlast its holder by as much. Its full time is from now on.
+    if redis.call('PTTL', lease) > tonumber(ARGV[1]) then redis.call('PEXPIRE', lease, ARGV[1]) end
   end
   answer[#answer + 1] = tonumber(fence)
 end
