@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from bench.faults.preloaded import CLOCK
 from bench.schedules.faults import HOSTS, MAX_FAULTS, MIN_FAULTS, Fault, draw_faults, shrink_faults
 from bench.schedules.history import FAIL, OK, UNKNOWN, Recorder, read_history
+from bench.schedules.schedules import explain_missing, run_lanes
 from common.errors import NodeFull, NodeUnavailable
+
+NEEDS_HOSTS = [pytest.mark.slow, pytest.mark.faults, pytest.mark.skipif(bool(explain_missing()), reason="needs hosts")]
 
 
 def test_a_seed_always_draws_the_same_faults() -> None:
@@ -48,3 +52,16 @@ def test_an_operation_of_a_killed_process_has_an_unknown_outcome(tmp_path: Path)
     (tmp_path / "w1.jsonl").write_text(json.dumps(row) + "\n")
     (claim,) = read_history(tmp_path)
     assert (claim.outcome, claim.ended_ns, claim.data) == (UNKNOWN, None, {"node": "n1"})
+
+
+class TestOnAPlant:
+    pytestmark = NEEDS_HOSTS
+
+    def test_a_schedule_breaks_no_promise(self, tmp_path: Path) -> None:
+        (row,) = run_lanes(CLOCK.build(tmp_path), 1, seed=8)
+        assert row["violations"] == [] and row["acknowledged"] > 0
+
+    def test_a_forgotten_lease_is_found(self, tmp_path: Path) -> None:
+        rows = run_lanes(CLOCK.build(tmp_path), 8, seed=1, bug="forget a lease")  # ends with the discovery
+        promises = [violation["promise"] for row in rows for violation in row["violations"]]
+        assert any("one holder of a lease at a time" in promise for promise in promises)
