@@ -97,7 +97,7 @@ def test_only_administrators_are_offered_the_end_of_a_change_freeze(plant, brows
     }
     offered = {role for role, page in pages.items() if f'name="key" value="{change.key}"' in page}
     assert offered == {"administrator"}
-    assert "Ending it requires the administrator role." in pages["operator"]
+    assert "Ending this change requires the administrator role." in pages["operator"]
     assert end(browsers["operator"], change.key).status_code == 403
     assert end(browsers["administrator"], change.key).status_code == 200
 
