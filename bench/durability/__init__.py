@@ -1,1 +1,1 @@
-"""What queues lose when hosts lose power, and what each durability costs."""
+"""Count the events that queues lose when hosts lose power, and measure the cost of each durability."""

@@ -61,7 +61,7 @@ START_US = 1_790_000_000_000_000
 
 @dataclass(frozen=True)
 class LossReport:
-    """What schedules of one durability lost. seeds: of those that lost events."""
+    """The losses in the schedules of one durability. seeds: the schedules that lost events."""
 
     schedules: int = 0
     acknowledged: int = 0

@@ -35,7 +35,7 @@ UNAVAILABLE = (WeirError, redis.RedisError, OSError)
 
 @dataclass
 class EventAccount:
-    """What happened to the events. acknowledged: id → monotonic time of the acknowledgement."""
+    """The fate of the events. acknowledged: event ID → monotonic time of the acknowledgment."""
 
     acknowledged: dict[str, float] = field(default_factory=dict)
     handled: set[str] = field(default_factory=set)

@@ -104,7 +104,7 @@ def _flip_in_memory(nodes: dict[str, redis.Redis], chance: Random) -> dict[str, 
 
 
 def _claim(at: dict[str, Segment]) -> int:
-    """As a worker: returns how many blocks it would have handled."""
+    """Claim blocks as a worker does. Returns the number of blocks that it would have handled."""
     handled = 0
     while claimed := at["n1"].claim("w1", CLAIM_EVENTS, NEVER_IDLE):
         for block in claimed:
@@ -117,7 +117,7 @@ def _claim(at: dict[str, Segment]) -> int:
 
 
 def _read(at: dict[str, Segment]) -> int:
-    """As a pipeline."""
+    """Read the blocks as a pipeline does."""
     handled = 0
     for stored in at["n1"].read("0-0", "+"):
         if stored.damage is None:
@@ -128,7 +128,7 @@ def _read(at: dict[str, Segment]) -> int:
 
 
 def _move(at: dict[str, Segment]) -> int:
-    """As a plan that moves them."""
+    """Move the blocks as a plan does."""
     return Route("n1", at["n1"], {"n2": at["n2"]}, {"n2": 1}).run(2**40).blocks
 
 

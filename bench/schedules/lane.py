@@ -26,7 +26,7 @@ REPEATS = 2  # of a shrunk schedule before it counts as passing: timing decides,
 
 @dataclass(frozen=True)
 class ScheduleResult:
-    """What a schedule has shown. operations: in its history."""
+    """The result of a schedule. operations: number of operations in its history."""
 
     seed: int
     faults: list[Fault]

@@ -43,7 +43,7 @@ UNAVAILABLE = (WeirError, redis.RedisError, OSError)
 
 @dataclass(frozen=True)
 class Program:
-    """What a program knows: its host, its seed, the addresses, and the folder that all hosts share."""
+    """The arguments of a program: its host, its seed, the addresses, and the folder that all hosts share."""
 
     host: str
     seed: int

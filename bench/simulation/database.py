@@ -31,7 +31,7 @@ class DatabaseFault:
 
 
 class ThreadConnections:
-    """What Django stores for each thread: here, for each simulated thread, and once outside of the simulation."""
+    """The values that Django stores for each thread: one for each simulated thread, and one for the real thread."""
 
     def __init__(self) -> None:
         object.__setattr__(self, "_outside", {})

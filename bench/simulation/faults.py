@@ -43,7 +43,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Targets:
-    """What a fault may hit: names of processes, hosts, and servers."""
+    """The possible targets of a fault: names of processes, hosts, and servers."""
 
     processes: list[str]
     hosts: list[str]

@@ -297,7 +297,7 @@ class Invariants:
                 self.violations.append(f"The alert of the lost node {node} did not reach its receiver.")
 
     def check_returned(self, node: str) -> None:
-        """Check that the alert of a node ends after its return, and that whoever knows the start knows the end."""
+        """Check that the alert of a node ends after its return, and that receivers of its start also get its end."""
         for alert in _list_open_alerts():
             if alert.labels.get("node") == node and alert.came_back < FLAPS:
                 self.violations.append(f"The alert of {node} is {alert.state} after the node's return.")

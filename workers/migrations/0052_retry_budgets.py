@@ -1,4 +1,4 @@
-"""What the tasks of a retry plan call: the destination whose retry budget the plan draws on."""
+"""The destination that the tasks of a retry plan call. The plan draws on its retry budget."""
 
 from django.db import migrations, models
 

@@ -1,4 +1,4 @@
-"""What became of sent tasks, by the task history."""
+"""The outcome of sent tasks, according to the task history."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

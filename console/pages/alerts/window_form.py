@@ -47,7 +47,7 @@ class WindowForm:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowFormFields:
-    """What a page with the form shows, beside its own fields."""
+    """The content of a page with the form, in addition to its fields."""
 
     form: WindowForm
     rows: list[MatcherRow]

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Moves a damaged entry to the dead letters, in one step, whoever holds it: no process may handle it.
+-- Moves a damaged entry to the dead letters in one step, even if a worker holds it: no process may handle it.
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, id, the process that found it, block, events, newest time, batch, checksum of these, error, kind
 -- Answer  {events, blocks} that were still there
