@@ -398,7 +398,7 @@ LEASE_SECONDS = Seconds(
     "WEIR_LEASE_SECONDS",
     "time after which a pause, limit, or hold at an attached system ends if Weir stops renewing it, s (at most 600)."
     " Weir renews it three times in that time",
-    "45",
+    "36",
     most=600.0,
 )
 PLANT_TIMEOUT_SECONDS = Seconds(

@@ -49,12 +49,14 @@ class Round:
     """seconds: from the kill until every system was under its own control. left: what was not restored; "": nothing.
 
     is_steered: whether Weir had set everything before the kill, unless it was to be killed earlier.
+    last: what was restored last.
     """
 
     number: int
     seconds: float
     left: str = ""
     is_steered: bool = True
+    last: str = ""
 
 
 class Schedule:
@@ -117,6 +119,11 @@ def run(seconds: float, count: int = MIN_ROUNDS) -> dict[str, Any]:
             f"Lease: {read_lease_seconds():g} s. Installations at the same time: {len(names)}."
             " Kubernetes: kmock, without controllers.",
             *(f"Round {row.number + 1}, {row.seconds:.0f} s: not restored: {row.left}" for row in rounds if row.left),
+            *(
+                f"Round {row.number + 1}, {row.seconds:.0f} s: restored last: {row.last}"
+                for row in rounds
+                if not row.left and row.seconds > MAX_RESTORED_SECONDS
+            ),
         ],
     }
 
@@ -173,8 +180,8 @@ class Site:
         self._weir.vanish()
         killed_at = time.monotonic()
         steering.join()
-        seconds, left = self._wait_for_own_control(killed_at)
-        return Round(number, seconds, left, is_steered)
+        seconds, left, last = self._wait_for_own_control(killed_at)
+        return Round(number, seconds, left, is_steered, last)
 
     def _steer(self, number: int) -> None:
         """Set everything by the API, as a user does. It fails at any point if Weir vanishes meanwhile."""
@@ -199,14 +206,14 @@ class Site:
             return False
         return bool(describe_held(self._k8s)) and all(row["limit"] and not row["queues"] for row in setups)
 
-    def _wait_for_own_control(self, killed_at: float) -> tuple[float, str]:
-        """Return the seconds until nothing differed any more, and what differs after GIVE_UP_SECONDS.
+    def _wait_for_own_control(self, killed_at: float) -> tuple[float, str, str]:
+        """Return the seconds until nothing differed any more, what differs after GIVE_UP_SECONDS, and what was last.
 
         The systems are read for longer than a lease in any case: a command that was on its way may take effect after
         the first reading.
         """
         seconds: float | None = None
-        left = "unknown"
+        left, last = "unknown", ""
         while (elapsed := time.monotonic() - killed_at) <= GIVE_UP_SECONDS:
             time.sleep(0.5)
             try:
@@ -215,11 +222,11 @@ class Site:
                 continue
             differences[KUBERNETES] = describe_held(self._k8s)
             left = "; ".join(f"{name}: {text}" for name, text in differences.items() if text)
-            elapsed = time.monotonic() - killed_at
+            elapsed, last = time.monotonic() - killed_at, left or last
             seconds = None if left else elapsed if seconds is None else seconds
             if seconds is not None and elapsed > read_lease_seconds() + SETTLE_SECONDS:
-                return seconds, ""
-        return elapsed, left or "nothing for long enough"
+                return seconds, "", last
+        return elapsed, left or "nothing for long enough", last
 
 
 def read_lease_seconds() -> float:

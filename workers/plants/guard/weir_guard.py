@@ -38,7 +38,7 @@ POLL_SECONDS = 2.0
 BEAT_SECONDS = 10.0
 SILENT_SECONDS = 30  # without a heartbeat for this long, the guard counts as stopped
 TIMEOUT_SECONDS = 10.0
-LEASE_SECONDS = 45.0  # of a lease that names no duration
+LEASE_SECONDS = 36.0  # of a lease that names no duration
 
 LEASES, GUARD = "weir.leases", "weir.guard"
 HELD, BEAT_NAME = "weir.io/held", "weir-guard"
