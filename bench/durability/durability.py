@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -55,7 +56,9 @@ AT_LEAST = ("disk_to_memory_rate", "replicated_to_memory_rate")
 QUEUE = "orders"
 ROUNDS = 5
 PREPARE_SECONDS, PAUSE_SECONDS = 30.0, 0.05
-BULK_BLOCKS = 1_000
+BULK_BLOCKS, PRODUCERS = 1_000, 16
+# Blocks per call, and clients at the same time.
+KINDS = {"bulk": (BULK_BLOCKS, 1), "calls": (1, 1), "producers": (1, PRODUCERS)}
 START_US = 1_790_000_000_000_000
 
 
@@ -101,7 +104,7 @@ def run(seconds: float, count: int = COUNT, seed: int = SEED) -> dict[str, Any]:
     ratio = {
         f"{name}_to_memory_{kind}": rates[f"{name}_{kind}"] / rates[f"{MEMORY}_{kind}"]
         for name in (DISK, REPLICATED)
-        for kind in ("bulk", "calls")
+        for kind in KINDS
     }
     figures |= {f"{name}_to_memory_rate": ratio[f"{name}_to_memory_bulk"] for name in (DISK, REPLICATED)}
     return {
@@ -156,11 +159,11 @@ def run_part(part: tuple[str, list[int]]) -> LossReport:
 def measure_rates(seconds: float) -> dict[str, float]:
     """Return the median of the events that a client publishes per second, by figure, measured in turns.
 
-    `bulk`: calls of many blocks. `calls`: calls of one block each, one after the other.
+    `bulk`: calls of many blocks. `calls`: calls of one block each, one after the other. `producers`: the same from
+    PRODUCERS clients at the same time, in threads of one process, so that the server can sync several calls at once.
     """
     rates: dict[str, list[float]] = {}
-    sizes = {"bulk": BULK_BLOCKS, "calls": 1}
-    events = {kind: build_events(blocks * BLOCK_EVENTS) for kind, blocks in sizes.items()}
+    events = {blocks: build_events(blocks * BLOCK_EVENTS) for blocks, _ in KINDS.values()}
     with tempfile.TemporaryDirectory(prefix="weir-durability-") as name, ExitStack() as running:
         control_url = running.enter_context(node_servers(("control",)))["control"]
         plants = {durability: start_nodes(Path(name) / durability, durability, None, running) for durability in NAMES}
@@ -168,8 +171,8 @@ def measure_rates(seconds: float) -> dict[str, float]:
             for durability, nodes in plants.items():
                 spec = QueueSpec(QUEUE, "jobs", share(NODES), minimum_containers=1, durability=durability)
                 prepare(control_url, nodes, spec)
-                for kind, table in events.items():
-                    rate = measure_rate(control_url, table, seconds / ROUNDS)
+                for kind, (blocks, clients) in KINDS.items():
+                    rate = measure_rate(control_url, events[blocks], seconds / ROUNDS, clients)
                     rates.setdefault(f"{durability}_{kind}", []).append(rate)
     return {name: statistics.median(turns) for name, turns in rates.items()}
 
@@ -211,7 +214,13 @@ def build_events(rows: int) -> pa.Table:
     )
 
 
-def measure_rate(control_url: str, events: pa.Table, seconds: float) -> float:
+def measure_rate(control_url: str, events: pa.Table, seconds: float, clients: int) -> float:
+    """Return the events that the clients together publish per second."""
+    with ThreadPoolExecutor(clients) as threads:
+        return sum(threads.map(lambda _: publish_steadily(control_url, events, seconds), range(clients)))
+
+
+def publish_steadily(control_url: str, events: pa.Table, seconds: float) -> float:
     """Return the events that one client publishes per second."""
     with Client(control_url, "bench", timeout_seconds=5.0) as client:
         client.publish(QUEUE, events)  # connects
