@@ -254,6 +254,7 @@ class Agent:
             damaged_at=damaged_at,
             dropped_blocks=self._dropped.blocks,
             dropped_at=self._dropped.at_seconds,
+            durability_problem=self._durability_problem,
             containers={queue: convert(ContainerCounters, gauge, queue) for queue, gauge in shown.items()},
         )
 

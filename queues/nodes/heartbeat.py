@@ -114,6 +114,8 @@ class Heartbeat(StoredDocument, frozen=True, kw_only=True):
     `queues.segments.gauge`); missing_blocks: how many the server has lost, by its own counters; damage: the block that
     was found damaged last, at `damaged_at` (s since 1970 by the node's clock). dropped_blocks: how many fewer blocks a
     server had counted at a restart than at the heartbeat before, last at `dropped_at` (by the agent's clock).
+
+    durability_problem: why the node rejects events of durable queues; "": it accepts them, or has none.
     """
 
     seq: int
@@ -132,6 +134,7 @@ class Heartbeat(StoredDocument, frozen=True, kw_only=True):
     damaged_at: float | None = None
     dropped_blocks: int = 0
     dropped_at: float | None = None
+    durability_problem: str = ""
     containers: dict[str, ContainerCounters] = {}
 
     def to_json(self) -> bytes:

@@ -27,7 +27,7 @@ from queues.topology import NodeSpec, QueueSpec
 
 TIMEOUT_SECONDS = 1.0
 DEFAULT_PORT = 6379
-LOST_DATA = "the primary has lost its data; its replica has them"
+LOST_DATA = "the primary has lost its data, which its replica has"
 PRIMARY, CONNECTED = b"master", b"connected"
 
 
@@ -65,7 +65,7 @@ class ReplicaPair:
             if other is None:
                 return "the replica is not responding"
             if other.is_primary and other.promotions is None and not other.is_empty:
-                return "the replica has data of something else; empty it, or correct the address of the replica"
+                return "the replica has data of another system, so empty it, or correct its address"
             problem = ""
             if other.follows != _parse_place(spec.url):
                 problem = _make_replica(replica, spec)

@@ -221,6 +221,7 @@ interface NodeStatus {
   "dropped_at": number | null;
   "damage": string;
   "damaged_at": number | null;
+  "durability_problem": string;
   "unreadable": string | null;
 }
 

@@ -52,6 +52,9 @@ class NodeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     dropped_at: Annotated[Instant | None, describe("When the last ones were dropped; null: none were.")] = None
     damage: Annotated[str, describe("The block that was found damaged last.")] = ""
     damaged_at: Annotated[Instant | None, describe("When it was found, by the node's clock; null: none was.")] = None
+    durability_problem: Annotated[
+        str, describe("Why it rejects events of durable queues; empty: it accepts them, or has none.")
+    ] = ""
     unreadable: Annotated[str | None, describe("Why the newest heartbeat can't be read; null: readable.")] = None
 
     def count_damaged_blocks(self, now: float) -> int:

@@ -308,6 +308,7 @@ def _build_node_status(inputs: SnapshotInputs, spec: NodeSpec, queues: Mapping[s
         dropped_at=heartbeat.dropped_at if heartbeat else None,
         damage=heartbeat.damage if heartbeat else "",
         damaged_at=heartbeat.damaged_at if heartbeat else None,
+        durability_problem=heartbeat.durability_problem if heartbeat else "",
         unreadable=unreadable,
     )
 

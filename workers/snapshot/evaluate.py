@@ -136,6 +136,13 @@ def _iterate_node_faults(watched: WatchedSnapshot, name: str, node: NodeStatus) 
     damaged = node.count_damaged_blocks(watched.at) + node.count_missing_blocks(watched.at)
     sentence = f"Node {name} has damaged or missing blocks."
     yield from watched.find_faults("node", name, "block_damaged", damaged, sentence, impact=node.damage)
+    if node.durability_problem and not node.stale:
+        yield Fault(
+            "warning",
+            f"Node {name} rejects events of durable queues: {node.durability_problem}.",
+            "Repair or start its server and its replica, or move the points of these queues off the node.",
+            impact="Publishers use the other nodes.",
+        )
     used, capacity = node.memory_bytes, node.memory_capacity_bytes
     if used is not None and capacity and not node.stale:
         share = 100 * used / capacity

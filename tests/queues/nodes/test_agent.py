@@ -58,7 +58,7 @@ def test_a_heartbeat_says_state_parts_and_containers(agent, control, nodes):
     assert set(heartbeat) == {
         "node", "seq", "at", "state", "utilisation", "raw", "parts", "memory_bytes", "containers",
         "ahead_seconds", "damaged_blocks", "unchecked_blocks", "missing_blocks", "damage", "damaged_at",
-        "dropped_blocks", "dropped_at",
+        "dropped_blocks", "dropped_at", "durability_problem",
     }  # fmt: skip
     assert (heartbeat["state"], heartbeat["at"]) == ("NORMAL", 1_790_000_000.0)
     assert heartbeat["raw"] == max(heartbeat["parts"].values())

@@ -167,6 +167,13 @@ def test_a_node_whose_memory_ends_is_not_drawn_as_well(state, used, sign, word):
     assert (found.sign, found.word) == (sign, word)
 
 
+def test_a_node_that_rejects_events_of_durable_queues_says_why():
+    row = {"state": "NORMAL", "utilisation": 0.3, "durability_problem": "the replica is not responding"}
+    found = evaluate_states(plant(nodes={"n1": row}))["node/n1"]
+    assert found.severity == "warning"
+    assert "rejects events of durable queues: the replica is not responding." in found.finding
+
+
 def pipeline(**changes: Any) -> Snapshot:
     queues = {"telemetry": {"kind": "pipeline", "wait_seconds": 1.0, "waiting_events": 3}}
     return plant(queues=queues, pipeline={**RUNNING, **changes})
