@@ -166,9 +166,13 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
             for kind in ("id", "argument", "error")
         ),
         Row("disk space of a stored task", "task_history", "sqlite_bytes_in_database", "B", 300.0, True),
-        Row("retries of 100,000 tasks: sent twice", "retry", "valkey_sent_twice", "", 0.0, True),
+        *(
+            Row(f"retries of 100,000 tasks, {title}: {words}", "retry", f"{kind}_{figure}", "", 0.0, True)
+            for kind, title in (("valkey", "Valkey"), ("rabbitmq", "RabbitMQ"))
+            for figure, words in (("sent_twice", "sent twice"), ("forgotten", "not sent"))
+        ),
         Row("highest pace, with a destination that slows down at 200/s", "retry", "highest_rate", "/s", 200.0, True),
-        Row("return of control after a crash, after the lease", "vanish", "late_seconds", "s", 15.0, True),
+        Row("time until everything is undone after Weir was killed", "vanish", "restored_seconds", "s", 60.0, True),
     ),
     "Control": (
         Row("tick of 100 loops", "tick", "loops_100_acting_seconds", "s", 0.05, True),
