@@ -32,8 +32,8 @@ def find_topology(snapshot: Snapshot, name: str) -> MeasuredTopology:
 
 
 def explain_unseen(name: str, row: PlantStatus) -> str:
-    """Return why the plant is not observed, as a sentence."""
-    because = row.error or "no reason given"
-    if row.age_seconds is None:
-        return f"{name} has not been observed yet: {because}"
-    return f"{name} was last observed {row.age_seconds:.0f} s ago: {because}"
+    """Return since when the plant is not observed, and why if that is known."""
+    since = "has not been observed yet" if row.age_seconds is None else f"was last observed {row.age_seconds:.0f} s ago"
+    if row.error:
+        return f"{name} {since}: {row.error}"
+    return f"{name} {since}. No error is known. Check that the observer is not overloaded."
