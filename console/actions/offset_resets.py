@@ -54,7 +54,7 @@ class OffsetResetDocument(StoredDocument, frozen=True, kw_only=True):
 
 
 def plan_reset(actor: Actor, plant: str, group: str, target: str) -> tuple[OffsetReset, str]:
-    """Return the plan of a reset and its digest; store and change nothing."""
+    """Return the plan of a reset and its hash. Nothing is stored or changed."""
     require_permission(actor, "plant.scale", subjects=[f"plant/{plant}"])
     with _open_kafka(plant) as kafka:
         plan = call_within(order_seconds(), plant, kafka.plan_offset_reset, group, target)
@@ -62,13 +62,16 @@ def plan_reset(actor: Actor, plant: str, group: str, target: str) -> tuple[Offse
 
 
 def propose_reset(
-    actor: Actor, plant: str, group: str, target: str, digest: str, reason: str, now: datetime
+    actor: Actor, plant: str, group: str, target: str, hash: str, reason: str, now: datetime
 ) -> OffsetResetPlan:
-    """Store a plan that waits for approval, as it was shown: only if the plan of now has this digest."""
+    """Store a plan that waits for approval. Raise BadInput if the plan has changed since it was shown.
+
+    hash: of the plan as shown.
+    """
     read_reason(reason)
     plan, current = plan_reset(actor, plant, group, target)
-    if current != digest:
-        raise BadInput("digest", f"The offsets of {group[:100]} have changed; plan the reset again.")
+    if current != hash:
+        raise BadInput("hash", f"is outdated, because the offsets of {group[:100]} have changed. Plan the reset again.")
     with transaction.atomic():
         row = reset_plans.propose(plant, plan, current, actor.user, reason, now)
         after = {"group": row.group, "target": row.target, "hash": row.hash[:8], "plan": row.pk}

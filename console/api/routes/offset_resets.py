@@ -27,9 +27,9 @@ class OffsetTarget(RequestBody):
 
 
 class ProposedOffsets(OffsetTarget):
-    """digest: of the plan as it was read."""
+    """hash: the hash in the answer to `offsets/plan`."""
 
-    digest: str
+    hash: str
     reason: str
 
 
@@ -42,7 +42,7 @@ class OffsetPlan(TypedDict):
     skipped: Annotated[int, describe("Events that the group would not read.")]
     again: Annotated[int, describe("Events that the group would read a second time.")]
     undo: Annotated[str, describe("The target that restores the former offsets.")]
-    digest: Annotated[str, describe("The digest to propose.")]
+    hash: Annotated[str, describe("Hash of the plan. A proposal of the reset requires it.")]
 
 
 class OffsetResetList(TypedDict):
@@ -51,8 +51,8 @@ class OffsetResetList(TypedDict):
 
 @router.post("/plants/{plant}/offsets/plan", summary="Plan a reset of a consumer group's offsets; nothing is stored")
 def plan_offset_reset(request: HttpRequest, plant: str, body: OffsetTarget) -> OffsetPlan:
-    """Return what each partition would skip or read again, and the digest to propose."""
-    plan, digest = offset_resets.plan_reset(actor_for(request, "plant.scale"), plant, body.group, body.target)
+    """Return what each partition would skip or read again, and the hash that a proposal requires."""
+    plan, plan_hash = offset_resets.plan_reset(actor_for(request, "plant.scale"), plant, body.group, body.target)
     return {
         "group": plan.group,
         "target": plan.target,
@@ -60,7 +60,7 @@ def plan_offset_reset(request: HttpRequest, plant: str, body: OffsetTarget) -> O
         "skipped": plan.skipped,
         "again": plan.again,
         "undo": offset_resets.format_former_offsets(plan.partitions),
-        "digest": digest,
+        "hash": plan_hash,
     }
 
 
@@ -75,7 +75,7 @@ def list_offset_resets(request: HttpRequest, plant: str, rows: int = 50) -> Offs
 @router.post("/plants/{plant}/offsets", summary="Propose a reset as planned; nothing changes before its approval")
 def propose_offset_reset(request: HttpRequest, plant: str, body: ProposedOffsets) -> OffsetResetDocument:
     actor = actor_for(request, "plant.scale")
-    reset = offset_resets.propose_reset(actor, plant, body.group, body.target, body.digest, body.reason, timezone.now())
+    reset = offset_resets.propose_reset(actor, plant, body.group, body.target, body.hash, body.reason, timezone.now())
     return offset_resets.describe_reset(reset)
 
 

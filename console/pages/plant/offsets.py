@@ -45,14 +45,14 @@ class OpenReset:
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetsPage(FormPage):
-    """Resets of a cluster's groups. plan, digest: of the reset that the address requests."""
+    """Resets of a cluster's groups. plan, plan_hash: the reset that the address requests, and its hash."""
 
     TEMPLATE, NAME = "plant/offsets.html", "plants"
 
     plant: str
     groups: Sequence[str]
     plan: OffsetReset | None
-    digest: str
+    plan_hash: str
     open_resets: list[OpenReset]
     ended: list[OffsetResetDocument]
 
@@ -64,7 +64,7 @@ def offsets_page(request: HttpRequest, name: str) -> HttpResponse:
     if row is None:
         raise Http404(f"No Kafka cluster {name} is registered.")
     fields = get_rejected_form(request).submitted or request.GET
-    plan, digest, errors = _plan(request, name, fields)
+    plan, plan_hash, errors = _plan(request, name, fields)
     snapshot = snapshot_of(request)
     seen = snapshot.plants.get(name) if snapshot else None
     resets = OffsetResetPlan.objects.select_related("owner").filter(plant=name)
@@ -72,7 +72,7 @@ def offsets_page(request: HttpRequest, name: str) -> HttpResponse:
         plant=name,
         groups=sorted(seen.groups) if seen else [],
         plan=plan,
-        digest=digest,
+        plan_hash=plan_hash,
         open_resets=[_describe_open(request, reset) for reset in resets.filter(state__in=OPEN).order_by("pk")],
         ended=[
             offset_resets.describe_reset(reset) for reset in resets.exclude(state__in=OPEN).order_by("-pk")[:MAX_ENDED]
@@ -85,7 +85,7 @@ def offsets_page(request: HttpRequest, name: str) -> HttpResponse:
 
 @declare_action("plant.scale", offsets_page)
 def propose(request: HttpRequest, name: str) -> ActionResult:
-    """Propose a reset. Posted: group, target, digest (of the plan as shown), reason."""
+    """Propose a reset. Posted: group, target, hash (of the plan as shown), reason."""
     posted = request.POST
     with convert_plant_errors():
         reset = offset_resets.propose_reset(
@@ -93,7 +93,7 @@ def propose(request: HttpRequest, name: str) -> ActionResult:
             name,
             text_of(request, "group", "enter the name of a group"),
             text_of(request, "target", "enter a target"),
-            posted.get("digest", ""),
+            posted.get("hash", ""),
             posted.get("reason", ""),
             timezone.now(),
         )
@@ -126,10 +126,10 @@ def _plan(request: HttpRequest, name: str, fields: Any) -> tuple[OffsetReset | N
         return None, "", {}
     try:
         with convert_plant_errors():
-            plan, digest = offset_resets.plan_reset(actor, name, fields["group"].strip(), fields.get("target", ""))
+            plan, plan_hash = offset_resets.plan_reset(actor, name, fields["group"].strip(), fields.get("target", ""))
     except BadInput as error:
         return None, "", {error.field: [error.message]}
-    return plan, digest, {}
+    return plan, plan_hash, {}
 
 
 def _describe_open(request: HttpRequest, reset: OffsetResetPlan) -> OpenReset:

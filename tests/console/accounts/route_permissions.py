@@ -174,7 +174,7 @@ API_BODIES = {
     "POST api/v1/plants/<plant>/interventions/undo": {"kind": "pause", "subject": "celery", "reason": "a test"},
     "POST api/v1/plants/<plant>/start-task": {"task": "shop.work", "queue": "celery", "reason": "a test"},
     "POST api/v1/plants/<plant>/offsets/plan": {"group": "billing", "target": "latest"},
-    "POST api/v1/plants/<plant>/offsets": {"group": "billing", "target": "latest", "digest": "", "reason": "a test"},
+    "POST api/v1/plants/<plant>/offsets": {"group": "billing", "target": "latest", "hash": "", "reason": "a test"},
     "POST api/v1/plants/<plant>/offsets/<plan_id>/approve": {"hash": "0" * 64, "reason": "a test"},
     "POST api/v1/plants/<plant>/revoke/preview": {"query": "name:shop.pay"},
     "POST api/v1/plants/<plant>/revoke": {"query": "name:shop.pay", "at": 1, "reason": "a test"},

@@ -48,7 +48,7 @@ def ask(browsers, secrets):
 
 def propose(ask, body=BILLING):
     plan = ask("offsets/plan", body).json()
-    proposed = ask("offsets", {**body, "digest": plan["digest"], **REASON})
+    proposed = ask("offsets", {**body, "hash": plan["hash"], **REASON})
     assert proposed.status_code == 200, proposed.content
     return proposed.json()
 
@@ -79,8 +79,8 @@ def test_an_approved_reset_is_executed_audited_and_undone(plant, ask, control):
 def test_a_reset_of_offsets_that_have_changed_is_refused_and_changes_nothing(plant, ask, broker, control):
     plan, reset = ask("offsets/plan", BILLING).json(), propose(ask)
     broker.commit("billing", "orders", 7)
-    refused = ask("offsets", {**BILLING, "digest": plan["digest"], **REASON})
-    assert (refused.status_code, list(refused.json()["errors"])) == (422, ["digest"])
+    refused = ask("offsets", {**BILLING, "hash": plan["hash"], **REASON})
+    assert (refused.status_code, list(refused.json()["errors"])) == (422, ["hash"])
     refused = approve(ask, reset)
     assert (refused.status_code, list(refused.json()["errors"])) == (422, ["plan"])
     assert committed(ask) == [7]

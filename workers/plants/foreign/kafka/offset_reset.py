@@ -54,7 +54,7 @@ class OffsetReset:
         return sum(row.again for row in self.partitions)
 
     def to_document(self) -> dict[str, Any]:
-        """Return the plan as a document, whose digest is approved."""
+        """Return the plan as a document. Users approve the plan by the hash of this document."""
         return {"group": self.group, "target": self.target, "partitions": [asdict(row) for row in self.partitions]}
 
 
