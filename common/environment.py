@@ -441,7 +441,7 @@ def read_secret(name: str, environment: Mapping[str, str] = PROCESS) -> str:
     """
     secret = environment.get(name, "").removeprefix("\ufeff") if name else ""
     if any("\ud800" <= hidden_name <= "\udfff" for hidden_name in secret):  # how Python represents such a byte
-        raise BadInput(name, "must be UTF-8; set the variable again in UTF-8.")
+        raise BadInput(name, "must be UTF-8. Set the variable again in UTF-8.")
     return secret
 
 

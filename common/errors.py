@@ -88,7 +88,7 @@ class QueueThrottled(WeirError):  # noqa: N818
     """The remedy ladder throttles the queue: nothing was stored. Publish again after `retry_seconds`."""
 
     def __init__(self, queue: str, retry_seconds: int) -> None:
-        super().__init__(f"{queue} is throttled for another {retry_seconds} s. Nothing was stored; publish again then.")
+        super().__init__(f"{queue} is throttled for another {retry_seconds} s. Nothing was stored. Publish again then.")
         self.queue, self.retry_seconds = queue, retry_seconds
 
     def __reduce__(self) -> tuple[type, tuple[str, int]]:

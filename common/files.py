@@ -131,14 +131,14 @@ def _check_free(last: str, place: int, name: str, field: str, replace: bool) -> 
 
 def _build_link_error(name: str, field: str) -> Forbidden:
     return Forbidden(
-        field, f"the path {name[:80]!r} contains a link, a device, or another special file; remove it first."
+        field, f"the path {name[:80]!r} contains a link, a device, or another special file. Remove it first."
     )
 
 
 def _is_taken(name: str, field: str) -> Forbidden:
     return Forbidden(
         field,
-        f"the file {name[:80]!r} already exists; names that differ only in case or accents may be the same "
+        f"the file {name[:80]!r} already exists. Names that differ only in case or accents may be the same "
         "file here. Use an empty folder on a file system that distinguishes them.",
     )
 

@@ -52,13 +52,13 @@ def _load_secret_key() -> str:
     """Return the signing key: from the environment, or (outside production) one kept in the data folder."""
     if key := variables.SECRET_KEY.get_text():
         if WEIR_PRODUCTION and (len(key) < 50 or len(set(key)) < 5):
-            raise ImproperlyConfigured("WEIR_SECRET_KEY is too weak; set it to 50 or more random characters.")
+            raise ImproperlyConfigured("WEIR_SECRET_KEY is too weak. Set it to 50 or more random characters.")
         return key
     if WEIR_PRODUCTION and _read(variables.WITHOUT_PAGES.is_on):
         # Signs nothing that another process reads; a worker can't disclose a key that it does not have.
         return secrets.token_urlsafe(48)
     if WEIR_PRODUCTION:
-        raise ImproperlyConfigured("WEIR_SECRET_KEY is missing; set it to 50 or more random characters.")
+        raise ImproperlyConfigured("WEIR_SECRET_KEY is missing. Set it to 50 or more random characters.")
     return load_or_create_secret(WEIR_DATA / "secret-key", secrets.token_urlsafe(48))
 
 

@@ -45,7 +45,7 @@ def move(points: Mapping[str, int], source: str, target: str, amount: int) -> di
     """Move `amount` points to another node (which may be new). A source left with none loses its container."""
     before = check_points(points)
     if source not in before:
-        raise BadInput("from", f"{source} has no points; the nodes with points are {', '.join(before)}.")
+        raise BadInput("from", f"{source} has no points. The nodes with points are {', '.join(before)}.")
     if source == target:
         raise BadInput("to", "must not be the same node as from.")
     if not checks.is_whole(amount, 1, before[source]):
@@ -60,7 +60,7 @@ def split(points: Mapping[str, int], source: str, target: str) -> dict[str, int]
     if target in before:
         raise BadInput("to", f"{target} already has a container of this queue.")
     if before.get(source, 0) < 2:
-        raise BadInput("from", f"{source} has {before.get(source, 0)} points; a split needs at least 2.")
+        raise BadInput("from", f"{source} has {before.get(source, 0)} points. A split needs at least 2.")
     return move(before, source, target, before[source] // 2)
 
 

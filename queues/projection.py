@@ -66,7 +66,7 @@ def project(control: redis.Redis, thresholds: Overriding | None = None) -> Topol
             control.set(keys.TOPOLOGY, document)
         except (redis.RedisError, OSError) as error:
             raise NodeUnavailable(
-                f"The control server is not responding ({describe_connection_error(error)}); nothing was changed."
+                f"The control server is not responding ({describe_connection_error(error)}). Nothing was changed."
             ) from error
     return topology
 
@@ -139,7 +139,7 @@ def change_queue(
         live = row.containers.filter(points__gt=0).count()
         # It may be short already, as nodes were lost: that prevents no other change.
         if "minimum_containers" in fields and not 1 <= row.minimum_containers <= live:
-            message = f"must be 1 to {live}, the queue's number of containers; move points to more nodes first."
+            message = f"must be 1 to {live}, the queue's number of containers. Move points to more nodes first."
             raise BadInput("minimum_containers", message)
         row.save(update_fields=list(fields))
         _check_readable(thresholds)
@@ -175,7 +175,7 @@ def move_points(
                 read_database().queue(name)
             held = rows[name].containers.filter(points__gt=0).select_related("node")
             if {container.node.name: container.points for container in held} != dict(before[name]):
-                raise PointsDrifted(f"The points of queue {name} have changed in the meantime; nothing was moved.")
+                raise PointsDrifted(f"The points of queue {name} have changed in the meantime. Nothing was moved.")
             # A queue that is short already, as nodes were lost, gets no shorter; its points may move.
             least = 1 if may_be_short else min(rows[name].minimum_containers, len(before[name]))
             _write_points(rows[name], after[name], now, least)
@@ -249,7 +249,7 @@ def _build_row(model: type[Queue], **values: object) -> Queue:
     known = {field.name for field in model._meta.get_fields()}
     for name in values:
         if name not in known:
-            raise BadInput(name, f"is unknown; the fields are {', '.join(sorted(known))}.")
+            raise BadInput(name, f"is unknown. The fields are {', '.join(sorted(known))}.")
     row = model(**values)
     _clean(row)
     return row

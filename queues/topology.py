@@ -91,7 +91,7 @@ class Topology:
             return self.queues[name]
         except KeyError:
             known = ", ".join(sorted(self.queues)) or "none yet"
-            raise UnknownQueue("queue", f"{name} is unknown; the queues are {known}.") from None
+            raise UnknownQueue("queue", f"{name} is unknown. The queues are {known}.") from None
 
     def get_node(self, name: str) -> NodeSpec:
         """Return the node. Raises `BadInput` that lists the known ones."""
@@ -99,7 +99,7 @@ class Topology:
             return self.nodes[name]
         except KeyError:
             known = ", ".join(sorted(self.nodes)) or "none yet"
-            raise BadInput("node", f"{name} is unknown; the nodes are {known}.") from None
+            raise BadInput("node", f"{name} is unknown. The nodes are {known}.") from None
 
     def get_durability(self, queue: str, node: str) -> str:
         """Return the durability of a queue on a node; that of a queue that does not exist is `memory`."""
@@ -129,11 +129,11 @@ class Topology:
     def from_json(cls, text: str | bytes | None) -> "Topology":
         """Parse the stored form. Raises `BadTopology` that names the field."""
         if not text:
-            raise BadTopology(keys.TOPOLOGY, "is missing on the control server; run manage.py seed to write it.")
+            raise BadTopology(keys.TOPOLOGY, "is missing on the control server. Run manage.py seed to write it.")
         try:
             document = json.loads(text, object_pairs_hook=_build_unique_object)
         except ValueError as error:
-            raise BadTopology(keys.TOPOLOGY, f"is not JSON ({error}); run manage.py seed to write it again.") from None
+            raise BadTopology(keys.TOPOLOGY, f"is not JSON ({error}). Run manage.py seed to write it again.") from None
         _check_keys(document, keys.TOPOLOGY, ("revision", "nodes", "queues"))
         for part in ("nodes", "queues"):
             if not isinstance(document[part], dict):
@@ -276,7 +276,7 @@ def _build_unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise BadTopology(twice[:40], f"is a duplicate in {keys.TOPOLOGY}; run manage.py seed to write it again.")
+        raise BadTopology(twice[:40], f"is a duplicate in {keys.TOPOLOGY}. Run manage.py seed to write it again.")
     return made
 
 
@@ -287,7 +287,7 @@ def _check_keys(document: object, where: str, keys: tuple[str, ...], optional: t
     for key in keys:
         if key not in document:
             raise BadTopology(f"{where}.{key}", "is missing.")
-    message = "is unknown; the keys are {known}."
+    message = "is unknown. The keys are {known}."
     checks.refuse_unknown(document, (*keys, *optional), where, BadTopology, message)
     return document
 

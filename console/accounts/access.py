@@ -235,7 +235,7 @@ class Actor:
     def account(self) -> User:
         """Return the account of the actor. Raises `PermissionDenied` if there is none: a command of this machine."""
         if self.user is None:
-            raise PermissionDenied(f"{self.name} has no account; this action requires an account.")
+            raise PermissionDenied(f"{self.name} has no account. This action requires an account.")
         return self.user
 
     def list_permissions(self) -> dict[str, bool]:
@@ -359,7 +359,7 @@ def admit(actor: Actor, action: str) -> None:
     if actor.may(action):
         return
     held = actor.role or "no role"
-    why = f"{action} requires the role {ACTIONS[action]}; {actor.name} has {held}."
+    why = f"{action} requires the role {ACTIONS[action]}. The user {actor.name} has {held}."
     if actor.token is not None and action in SESSIONS_ONLY | BY_NAME_ONLY:
         why = f"{action} is not permitted for {actor.name}: log in, or use a token whose actions include it."
     _refuse(actor, action, why)
@@ -402,7 +402,7 @@ def require_data_access(actor: Actor, action: str, queues: Collection[str] | Non
         own = actor.queues or frozenset()
         beyond = "the whole plant" if queues is None else ", ".join(sorted(set(queues) - own))
         mine = ", ".join(sorted(own)) or "none"
-        _refuse(actor, action, f"{action} affects {beyond}; {actor.name} is limited to the queues {mine}.")
+        _refuse(actor, action, f"{action} affects {beyond}. The user {actor.name} is limited to the queues {mine}.")
 
 
 def require_recent_confirmation(actor: Actor) -> None:

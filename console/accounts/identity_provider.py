@@ -88,7 +88,7 @@ def _fetch_discovery(issuer: str, hour: int) -> Mapping[str, Any]:
     except (requests.RequestException, ValueError, KeyError, TypeError) as error:
         raise ProviderError("The OpenID Connect provider's discovery document can't be read.") from error
     if str(document.get("issuer", "")).rstrip("/") != issuer:
-        raise ProviderError("The OpenID Connect provider returned a different issuer; check WEIR_OIDC_ISSUER.")
+        raise ProviderError("The OpenID Connect provider returned a different issuer. Check WEIR_OIDC_ISSUER.")
     if issuer.startswith("https:") and not all(str(endpoint).startswith("https:") for endpoint in endpoints):
         raise ProviderError("The OpenID Connect provider returned an address without https.")
     return document

@@ -44,7 +44,7 @@ def _parse_group_roles(words: list[str]) -> dict[str, str]:
                 'Example: ops=operator. Quote a group that contains spaces: "Domain Admins"=administrator.'
             )
         if roles.setdefault(group, role) != role:
-            raise ValueError(f"WEIR_OIDC_ROLES gives the group {group[:60]!r} two roles; give it one role.")
+            raise ValueError(f"WEIR_OIDC_ROLES gives the group {group[:60]!r} two roles. Give it one role.")
     if not roles:
         raise ValueError("WEIR_OIDC_ROLES must have at least one group=role pair, such as ops=operator.")
     return roles

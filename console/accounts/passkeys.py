@@ -86,10 +86,10 @@ def find_site(request: HttpRequest) -> Site:
     is_local = host == LOCAL_HOST
     if _is_ip_address(host):
         example = f"{request.scheme}://{LOCAL_HOST}{f':{port}' if port else ''}"
-        raise BadInput("passkeys", f"need a hostname, not the IP address {host}; open Weir at {example}, for example.")
+        raise BadInput("passkeys", f"need a hostname, not the IP address {host}. Open Weir at {example}, for example.")
     if not is_local and not request.is_secure():
         raise BadInput(
-            "passkeys", f"need HTTPS; open Weir at https://{host}, or on its own machine at http://localhost."
+            "passkeys", f"need HTTPS. Open Weir at https://{host}, or on its own machine at http://localhost."
         )
     return Site(host, f"{request.scheme}://{address}")
 
@@ -326,7 +326,7 @@ def _take_challenge(request: HttpRequest, purpose: Purpose) -> bytes:
     # Saved before the answer is read: no failure makes a challenge valid again.
     request.session.save()
     if held_for != purpose or not 0 <= timezone.now().timestamp() - at <= CHALLENGE_SECONDS:
-        raise BadInput("passkey", "request has expired or was already used; try again.")
+        raise BadInput("passkey", "request has expired or was already used. Try again.")
     return _decode(challenge)
 
 
@@ -336,7 +336,7 @@ def _parse_answer(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise BadInput("passkey", "answer is missing or is not a JSON object; use a browser that supports passkeys.")
+        raise BadInput("passkey", "answer is missing or is not a JSON object. Use a browser that supports passkeys.")
     return document
 
 
@@ -386,7 +386,7 @@ def _user_handle(user: User) -> bytes:
 
 def _check_count(user: User) -> None:
     if list_passkeys(user).count() >= MAX_PASSKEYS:
-        raise BadInput("passkeys", f"are limited to {MAX_PASSKEYS} per user; remove one first.")
+        raise BadInput("passkeys", f"are limited to {MAX_PASSKEYS} per user. Remove one first.")
 
 
 def _check_name(name: str) -> str:

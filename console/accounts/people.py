@@ -56,7 +56,7 @@ def change_role(actor: Actor, user: User, role: str, reason: str) -> None:
     _check_role(role)
     if role == before:
         raise BadInput("role", f"of {user.get_username()} is already {role}.")
-    _check_local(user, "role", "is set by the groups of the identity provider; change them there.")
+    _check_local(user, "role", "is set by the groups of the identity provider. Change them there.")
     if role != "administrator":
         _keep_an_administrator(user)
     else:
@@ -77,7 +77,7 @@ def limit_queues(actor: Actor, user: User, queues: Collection[str], reason: str)
         raise BadInput("queues", "can't be limited for an administrator, who could remove the limit.")
     known = set(Queue.objects.values_list("name", flat=True))
     if unknown := [queue for queue in wanted if queue not in known]:
-        raise BadInput("queues", (f"{unknown[0][:60]!r} is not a queue; choose from {', '.join(sorted(known))}."))
+        raise BadInput("queues", (f"{unknown[0][:60]!r} is not a queue. Choose from {', '.join(sorted(known))}."))
     if wanted == before:
         raise BadInput("queues", f"of {user.get_username()} already have this value.")
     QueueLimit.objects.filter(user=user).delete()
@@ -116,7 +116,7 @@ def enable(actor: Actor, user: User, on: bool, reason: str) -> None:
     if user.is_active == on:
         raise BadInput("username", f"{user.get_username()} is already {'enabled' if on else 'disabled'}.")
     if not on and user == actor.user:
-        raise BadInput("username", "is your own; ask another administrator to disable your account.")
+        raise BadInput("username", "is your own. Ask another administrator to disable your account.")
     if not on:
         _keep_an_administrator(user)
     User.objects.filter(pk=user.pk).update(is_active=on)
@@ -180,5 +180,5 @@ def _keep_an_administrator(leaving: User) -> None:
         find_user_role(other) == "administrator" for other in others
     ):
         raise BadInput(
-            "username", (f"{leaving.get_username()} is the last administrator; create another administrator first.")
+            "username", (f"{leaving.get_username()} is the last administrator. Create another administrator first.")
         )

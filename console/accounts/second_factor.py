@@ -50,7 +50,7 @@ def find_pending(user: User) -> SecondFactor | None:
 def begin(user: User) -> SecondFactor:
     """Create a key, to be confirmed by a first code. Raises `BadInput` if there is a confirmed one."""
     if find_confirmed(user):
-        raise BadInput("code", "is not needed: an authenticator app is already set up; remove it first.")
+        raise BadInput("code", "is not needed: an authenticator app is already set up. Remove it first.")
     SecondFactor.objects.filter(user=user).delete()
     made = SecondFactor(user=user, name="app", confirmed=False)
     made.keep_key(secrets.token_bytes(KEY_BYTES))
@@ -63,9 +63,9 @@ def confirm(user: User, code: str) -> list[str]:
     """Enable the second factor with a first code; return the recovery codes, shown once. Raises `BadInput`."""
     made = SecondFactor.objects.select_for_update().filter(user=user, confirmed=False).first()
     if made is None:
-        raise BadInput("code", "is not expected: no setup is in progress; start again.")
+        raise BadInput("code", "is not expected: no setup is in progress. Start again.")
     if not made.verify_token(_normalize_code(code)):
-        raise BadInput("code", ("is not the app's current code; wait for the next code, and check the app's clock."))
+        raise BadInput("code", ("is not the app's current code. Wait for the next code, and check the app's clock."))
     made.confirmed = True
     made.save(update_fields=["confirmed"])
     return _new_recovery_codes(user)

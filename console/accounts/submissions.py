@@ -141,17 +141,17 @@ def _add(digest: "hashlib._Hash", *parts: bytes) -> None:
 
 def _replay_response(found: Submission, request: HttpRequest, fingerprint: str) -> HttpResponse:
     if found.path != request.path[:300] or found.fingerprint not in ("", fingerprint):
-        return build_error_response(422, f"{found.key} was used for another request; choose a new key for each change.")
+        return build_error_response(422, f"{found.key} was used for another request. Choose a new key for each change.")
     if found.status is None:
         return build_error_response(
-            409, "belongs to a request that is in progress or whose process exited; check whether the change was made."
+            409, "belongs to a request that is in progress or whose process exited. Check whether the change was made."
         )
     if not found.content_type:
-        return build_error_response(409, "was already used; its response is shown only once.")
+        return build_error_response(409, "was already used. Its response is shown only once.")
     try:
         body = sealing.unseal(found.body, PURPOSE, f"{found.actor} {found.key}")
     except sealing.UnsealableError:
-        return build_error_response(409, "was already used; its response is no longer stored.")
+        return build_error_response(409, "was already used. Its response is no longer stored.")
     response = HttpResponse(body, status=found.status, content_type=found.content_type)
     if found.location:
         response["Location"] = found.location

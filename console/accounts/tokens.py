@@ -109,7 +109,7 @@ def _check(actor: Actor, name: str, role: str, days: object) -> None:
     if not NAME.match(name):
         raise BadInput("name", "must have 1 to 80 letters, digits, dots, hyphens, or underscores.")
     if ApiToken.objects.filter(name=name).exists():
-        raise BadInput("name", f"{name} is already taken; choose another name.")
+        raise BadInput("name", f"{name} is already taken. Choose another name.")
     if role not in ApiToken.Role.values:
         raise BadInput("role", f"must be one of {', '.join(ApiToken.Role.values)}, not {role[:40]!r}.")
     if role not in list_grantable_roles(actor):
@@ -123,7 +123,7 @@ def _check_queues(actor: Actor, queues: Collection[str]) -> None:
         raise BadInput("queues", f"must have at most {MAX_SCOPES} names.")
     known = set(Queue.objects.values_list("name", flat=True))
     if unknown := sorted(set(queues) - known):
-        raise BadInput("queues", (f"{unknown[0][:60]!r} is not a queue; choose from {', '.join(sorted(known))}."))
+        raise BadInput("queues", (f"{unknown[0][:60]!r} is not a queue. Choose from {', '.join(sorted(known))}."))
     if (queues and not actor.can_access_queues(queues)) or actor.queues == frozenset():
         raise BadInput("queues", f"exceed those of {actor.name}: {', '.join(sorted(actor.queues or ()))}.")
 
@@ -164,7 +164,7 @@ def _inherit_actions(parent: Actor) -> list[str]:
     actions = sorted((parent.actions or frozenset()) - BY_NAME_ONLY)
     if parent.actions is not None and not actions:
         own = ", ".join(sorted(parent.actions))
-        raise BadInput("actions", f"{parent.name} has no actions that a child token can inherit; it has only {own}.")
+        raise BadInput("actions", f"{parent.name} has no actions that a child token can inherit. It has only {own}.")
     return actions
 
 

@@ -185,7 +185,7 @@ def delete_receiver(actor: Actor, receiver: Receiver, *, reason: str) -> None:
     require_permission(actor, "receiver.change")
     text = _validate_reason(reason)
     if named := [*receivers.list_rules_using(receiver), *receivers.list_fallback_schedules(receiver)]:
-        raise BadInput("receiver", f"is used by {', '.join(named[:5])}; remove it there first.")
+        raise BadInput("receiver", f"is used by {', '.join(named[:5])}. Remove it there first.")
     before = audit_document(receiver)
     receiver.delete()
     audit_log.record(actor, "receiver.change", receiver.name, reason=text, before=before)
@@ -195,7 +195,7 @@ def delete_receiver(actor: Actor, receiver: Receiver, *, reason: str) -> None:
 def test_receiver(actor: Actor, receiver: Receiver, *, now: datetime) -> Message:
     require_permission(actor, "receiver.test")
     if not receiver.enabled:
-        raise BadInput("receiver", "is disabled; enable it first.")
+        raise BadInput("receiver", "is disabled. Enable it first.")
     made = outbox.test_message(receiver, actor.name, now)
     audit_log.record(actor, "receiver.test", receiver.name, after={"message": made.key})
     return made
@@ -244,7 +244,7 @@ def _record_action(actor: Actor, action: str, alert: Alert, reason: str, after: 
 def _validate_reason(reason: object) -> str:
     text = reason.strip() if isinstance(reason, str) else ""
     if not text:
-        raise BadInput("reason", "is missing; give a reason in a sentence.")
+        raise BadInput("reason", "is missing. Give a reason in a sentence.")
     return text[:2_000]
 
 

@@ -87,14 +87,14 @@ def list_matching(actor: Actor, criteria: DeadLetterFilter, through: datetime, d
     if silent := letters.unreachable:
         raise BadInput(
             "letter",
-            f"list is incomplete: {format_names(silent)} {are(silent)} not responding; choose dead letters one by one.",
+            f"list is incomplete: {format_names(silent)} {are(silent)} not responding. Choose dead letters one by one.",
         )
     there = letters.limit_to(through)
     if there.digest != digest:
         raise BadInput(
             "letter",
             (
-                f"list has changed: {count:,} were shown and {len(there.letters):,} remain; the others "
+                f"list has changed: {count:,} were shown and {len(there.letters):,} remain. The others "
                 "were requeued, fixed, or discarded in the meantime. Open the list again."
             ),
         )
@@ -119,7 +119,7 @@ def fix(actor: Actor, name: Name, row: int, event: Mapping[str, Any], reason: st
     wanted = {field: before[field] for field in EDITABLE} | dict(event)
     mended = _validate_event({**wanted, "id": before["id"]}, now)
     if mended == before:
-        raise BadInput("event", "is unchanged; change a field first.")
+        raise BadInput("event", "is unchanged. Change a field first.")
     batch = from_events([*held.events[:row], mended, *held.events[row + 1 :]], _convert_to_microseconds(now))
     target = f"{name.queue} on {name.node}"
     noted = functools.partial(audit_log.record, actor, "dead_letters.fix", target, reason=why)
@@ -173,7 +173,7 @@ def _validate_event(event: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """Return the event with validated cells, as it will be read back."""
     for field in event:
         if field not in ("id", *EDITABLE):
-            raise MalformedEvent(str(field), f"is unknown; {', '.join(EDITABLE)} can be changed.")
+            raise MalformedEvent(str(field), f"is unknown. The fields that you can change are {', '.join(EDITABLE)}.")
     parse_event(event, _convert_to_microseconds(now))
     return dict(from_events([event], _convert_to_microseconds(now)).to_pylist()[0])
 

@@ -55,7 +55,7 @@ class Name:
         parts = text.split("/")
         milliseconds, _, number = (parts[2] if len(parts) == 4 else "").partition("-")
         if not all(_is_half_of_an_id(part) for part in (milliseconds, number)):
-            raise BadInput("letter", f"{text[:80]!r} is not the name of a dead letter; reload the page.")
+            raise BadInput("letter", f"{text[:80]!r} is not the name of a dead letter. Reload the page.")
         return cls(*parts)
 
     def __str__(self) -> str:
@@ -340,7 +340,7 @@ def parse_names(names: Iterable[str]) -> list[Name]:
     """Parse the names of dead letters. Raises `BadInput` for an invalid name, and if there are none."""
     parsed = [Name.read(text) for text in names]
     if not parsed:
-        raise BadInput("letter", "is missing; choose at least one dead letter.")
+        raise BadInput("letter", "is missing. Choose at least one dead letter.")
     for name in parsed:
         place_of(name)
     return parsed
@@ -358,7 +358,7 @@ def place_of(name: Name) -> DeadLetters:
     rows = Container.objects.filter(queue__name=name.queue, node__name=name.node).select_related("node", "queue")
     container = rows.first()
     if container is None:
-        raise BadInput("letter", f"{name.queue} has no container on {name.node}; reload the page.")
+        raise BadInput("letter", f"{name.queue} has no container on {name.node}. Reload the page.")
     return _build_store(container)
 
 

@@ -90,7 +90,7 @@ def revoke(
         raise BadInput("at", f"must be the time of a preview of the last {MAX_PREVIEW_SECONDS / 60:.0f} minutes.")
     records, is_complete = _select(actor, plant, query, now)
     if not is_complete:
-        raise BadInput("query", f"finds more than {MAX_TASKS:,} unfinished tasks; narrow the search.")
+        raise BadInput("query", f"finds more than {MAX_TASKS:,} unfinished tasks. Narrow the search.")
     ids = [record.id for record in records if _first_seen(record) <= previewed_at]
     if not ids:
         raise BadInput("query", "finds no unfinished task.")
@@ -118,10 +118,10 @@ def _get_plant(plant: str) -> RegisteredPlant:
 def _select(actor: Actor, plant: str, query: str, now: float) -> tuple[Sequence[TaskRecord], bool]:
     """Return the unfinished tasks, newest first, and whether these are all."""
     if not query.strip():
-        raise BadInput("query", "is missing; enter a search, such as name:shop.pay.")
+        raise BadInput("query", "is missing. Enter a search, such as name:shop.pay.")
     asked = task_history.build_search(actor, query, plant, now=now)
     if asked.query.state in FINISHED:
-        raise BadInput("query", f"selects {asked.query.state} tasks; only unfinished tasks can be revoked.")
+        raise BadInput("query", f"selects {asked.query.state} tasks. Only unfinished tasks can be revoked.")
     unfinished = TaskSearch(asked.plants, replace(asked.query, state=asked.query.state or OPEN))
     tasks = {record.id: record for record in task_history.iterate_tasks(actor, unfinished, MAX_TASKS + 1)}
     records = list(tasks.values())

@@ -45,7 +45,7 @@ def change(
     if retained is not None:
         made, after["retained"] = _retain(actor, alert_id, retained, now), retained
     if made is None:
-        raise BadInput("severity", "is missing; give severity, roles, mitigated, or retained.")
+        raise BadInput("severity", "is missing. Give severity, roles, mitigated, or retained.")
     _record_change(actor, alert_id, after)
     return made
 

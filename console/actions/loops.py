@@ -53,9 +53,9 @@ def override_by_name(
     """
     of_law, _, name = name.rpartition("/")
     if not name:
-        raise BadInput("name", "is missing; choose a value to override.")
+        raise BadInput("name", "is missing. Choose a value to override.")
     if of_law and law not in (of_law, ""):
-        raise BadInput("name", f"{name} belongs to {of_law}, but the scope is {law[:40]}; choose one law.")
+        raise BadInput("name", f"{name} belongs to {of_law}, but the scope is {law[:40]}. Choose one law.")
     law = "" if loop is not None else of_law or law
     if law:
         catalog.get_law(law)
@@ -78,11 +78,11 @@ def override(
     action = "loop.mode" if "mode" in values else "override.set"
     require_permission(actor, action, list_scope_queues(scope), list_scope_subjects(scope))
     if any(scope.is_itself(name) for name in values):
-        raise BadInput("name", "is not a value of a loop; set it on the page of its node, queue, or host.")
+        raise BadInput("name", "is not a value of a loop. Set it on the page of its node, queue, or host.")
     if "mode" in values and not scope.is_wide:
-        raise BadInput("name", "can't be mode for a single loop; use the loop's mode switch, or choose a parameter.")
+        raise BadInput("name", "can't be mode for a single loop. Use the loop's mode switch, or choose a parameter.")
     if not values:
-        raise BadInput("value", "is already in force; change at least one value.")
+        raise BadInput("value", "is already in force. Change at least one value.")
     return [
         _put(actor, "override.set", name, value, scope, expiry, reason=reason, now=now, beside=values)
         for name, value in values.items()
@@ -105,7 +105,7 @@ def override_thresholds(
     held = enforcing.get_node_thresholds(now)[node.name]
     changed = {key: value for key, value in thresholds.items() if value != held[key]}
     if not changed:
-        raise BadInput("busy", "is already in force; change busy or toobusy.")
+        raise BadInput("busy", "is already in force. Change busy or toobusy.")
     # Upwards the upper one is changed first and downwards the lower one, so that they are in order in between.
     order = sorted(changed, key=lambda key: (key == "toobusy") == (changed[key] < held[key]))
     put = functools.partial(_put, actor, "node.thresholds", reason=reason, now=now)
@@ -203,7 +203,7 @@ def _require_no_running_drain(override: Override) -> None:
     if override.node is not None and override.name == "drained":
         running = Plan.objects.filter(empties=override.node.name, state__in=(Plan.State.APPROVED, Plan.State.RUNNING))
         if (plan := running.first()) is not None:
-            raise BadInput("node", f"{override.node.name} is being drained; stop plan {plan.pk} first.")
+            raise BadInput("node", f"{override.node.name} is being drained. Stop plan {plan.pk} first.")
 
 
 def _read_anew(override: Override) -> None:
@@ -253,10 +253,10 @@ def set_mode(
     if mode not in Loop.Mode.values:
         raise BadInput("mode", f"must be one of {', '.join(Loop.Mode.values)}, not {mode!r}.")
     if value is not None and mode != Loop.Mode.MANUAL:
-        raise BadInput("value", f"is only for manual; {mode} has no value.")
+        raise BadInput("value", f"is only for mode manual. Omit it for mode {mode}.")
     if expiry == NEVER_SAID:
         if mode in Loop.HANDED_OVER:
-            raise BadInput("minutes", f"is missing; {mode} is temporary and needs a duration.")
+            raise BadInput("minutes", f"is missing. Mode {mode} is temporary and needs a duration.")
         _own_mode(actor, loop, mode, reason, now)
         return []
     if mode == Loop.Mode.HOLD:
@@ -280,7 +280,7 @@ def approve_mode_proposal(actor: Actor, loop: Loop, hash: str, *, reason: str, n
     require_permission(actor, "loop.mode", list_scope_queues(Scope(loop)), list_scope_subjects(Scope(loop)))
     proposal = _open_mode_proposal(loop)
     if hash != proposal.hash:
-        raise BadInput("hash", "does not match the proposal; reload the loop's page and approve the proposal shown.")
+        raise BadInput("hash", "does not match the proposal. Reload the loop's page and approve the proposal shown.")
     effect = convert(AdviceEffect, proposal.figures)
     row = Loop.objects.select_for_update().get(pk=loop.pk)
     if row.mode != Loop.Mode.ADVISE or advice.compute_hash(row, effect) != proposal.hash:
@@ -322,11 +322,11 @@ def _close_mode_proposal(
 
 def _own_mode(actor: Actor, loop: Loop, mode: str, reason: str, now: datetime) -> None:
     if not reason.strip():
-        raise BadInput("reason", "is missing; give a reason in a sentence.")
+        raise BadInput("reason", "is missing. Give a reason in a sentence.")
     held = [row for row in overrides.list_for_loop(loop, now) if row.name == "mode" and row.occurrence is None]
     if wide := [override_ for override_ in held if override_.loop_id is None]:
         where = f"{Scope.build(wide[-1])} by {wide[-1].owner}"
-        raise BadInput("mode", f"is overridden for {where}; end that override, or set {mode} for a limited time.")
+        raise BadInput("mode", f"is overridden for {where}. End that override, or set {mode} for a limited time.")
     for override in held:
         overrides.end(override, by=actor.user, now=now)
     lock_until_commit(overrides.LOCK)
@@ -344,7 +344,7 @@ def require_no_override(loop: Loop, name: str, field: str, now: datetime) -> Non
     if held:
         newest, owner = held[-1], held[-1].owner.get_username()
         by = f"with {format_short_value(newest.value)} on {Scope.build(newest)} by {owner} {describe_end(newest)}"
-        raise BadInput(field, f"is overridden {by}; end that override first.")
+        raise BadInput(field, f"is overridden {by}. End that override first.")
 
 
 def list_scope_queues(scope: Scope) -> list[str] | None:

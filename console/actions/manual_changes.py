@@ -83,7 +83,7 @@ def end(
     """
     kind, _, name = key.partition("/")
     if kind not in PERMISSIONS or not name:
-        raise BadInput("key", f"{key[:80]!r} is not a manual change; GET /api/v1/manual-changes lists them.")
+        raise BadInput("key", f"{key[:80]!r} is not a manual change. GET /api/v1/manual-changes lists them.")
     shown = find_change(snapshot, key)
     if shown is not None and shown.warning and not anyway:
         raise BadInput("anyway", f"is required: {shown.warning}")

@@ -102,7 +102,7 @@ def add_outside(actor: Actor, change: OutsideChange, now: datetime) -> tuple[Mar
         _check_part(part)
     lately = Mark.objects.exclude(event="").filter(created_at__gte=now - timedelta(hours=1))
     if lately.count() >= MAX_AN_HOUR:
-        message = f"exceeds the limit of {MAX_AN_HOUR:,} events per hour; try again later."
+        message = f"exceeds the limit of {MAX_AN_HOUR:,} events per hour. Try again later."
         raise RateLimited("event", message, AN_HOUR_SECONDS)
     try:
         with transaction.atomic():
@@ -157,7 +157,7 @@ def _check_part(part: str) -> None:
     kind, name = matched.groups()
     known = {"queue": Queue.objects.filter(name=name), "node": Node.objects.filter(name=name)}
     if kind in known and not known[kind].exists():
-        raise BadInput("parts", f"{part} does not exist; leave it out for the whole plant.")
+        raise BadInput("parts", f"{part} does not exist. Leave it out for the whole plant.")
 
 
 @transaction.atomic
@@ -165,7 +165,7 @@ def remove(actor: Actor, mark: Mark, *, reason: str, now: datetime) -> None:
     """Hide the mark; removing it twice has no further effect."""
     require_permission(actor, "mark.remove")
     if not reason.strip():
-        raise BadInput("reason", "is missing; give a reason for the audit log.")
+        raise BadInput("reason", "is missing. Give a reason for the audit log.")
     if Mark.objects.filter(pk=mark.pk, removed_at=None).update(removed_at=now):
         audit_log.record(actor, "mark.remove", str(mark), reason=reason.strip(), before=describe_mark(mark))
 
@@ -185,7 +185,7 @@ def list_newest_marks(since: datetime, until: datetime, rows: int, before: int |
     if before is not None:
         at = Mark.objects.filter(pk=before).values_list("at", flat=True).first()
         if at is None:
-            raise BadInput("before", "is not a mark; use the value of `next`.")
+            raise BadInput("before", "is not a mark. Use the value of `next`.")
         marks = marks.filter(Q(at__lt=at) | Q(at=at, pk__lt=before))
     shown = list(marks.order_by("-at", "-pk")[:rows])
     more = marks.count() - len(shown) if len(shown) == rows else 0
@@ -211,17 +211,17 @@ def describe_mark(mark: Mark) -> dict[str, Any]:
 
 def _check(title: str, kind: str, text: str, at: datetime, until: datetime | None, now: datetime) -> None:
     if not title:
-        raise BadInput("title", "is missing; describe the event in a few words.")
+        raise BadInput("title", "is missing. Describe the event in a few words.")
     if len(title) > MAX_TITLE:
-        raise BadInput("title", f"must have at most {MAX_TITLE} characters; text can have {MAX_TEXT:,}.")
+        raise BadInput("title", f"must have at most {MAX_TITLE} characters. Text can have {MAX_TEXT:,}.")
     if len(text) > MAX_TEXT:
         raise BadInput("text", f"must have at most {MAX_TEXT:,} characters.")
     if kind not in Mark.Kind.values:
         raise BadInput("kind", f"must be {' or '.join(Mark.Kind.values)}, not {kind[:40]!r}.")
     if at > now + MAX_AHEAD:
-        raise BadInput("at", "is in the future; a mark describes a past event.")
+        raise BadInput("at", "is in the future. A mark describes a past event.")
     if until is not None and until < at:
-        raise BadInput("until", "is before `at`; a range ends after its start.")
+        raise BadInput("until", "is before `at`. A range ends after its start.")
 
 
 SEEN = "seen"

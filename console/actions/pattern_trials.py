@@ -28,7 +28,7 @@ MAX_BYTES = 256 * 1024
 MAX_SECONDS = 2.0  # of the search of a trial, and of reading events
 MAX_RECORDED_BRANCHES = 50_000  # of the matches of a trial; a branch can keep all its events
 _STEPS_PER_CHECK = 64
-_REMEDY = "use fewer events, a shorter window, or conditions that fewer events satisfy"
+_REMEDY = "Use fewer events, a shorter window, or conditions that fewer events satisfy."
 
 
 class TrialLimit(SearchLimit):
@@ -41,12 +41,12 @@ class TrialLimit(SearchLimit):
     def check_step(self) -> None:
         self._steps += 1
         if self._steps % _STEPS_PER_CHECK == 0 and self._monotonic() > self._end:
-            raise Forbidden("events", f"take more than {MAX_SECONDS:g} s to match; {_REMEDY}")
+            raise Forbidden("events", f"take more than {MAX_SECONDS:g} s to match. {_REMEDY}")
 
     def check_recorded(self, branches: int) -> None:
         self._recorded += branches
         if self._recorded > MAX_RECORDED_BRANCHES:
-            raise Forbidden("events", f"have more than {MAX_RECORDED_BRANCHES:,} branches of matches; {_REMEDY}")
+            raise Forbidden("events", f"have more than {MAX_RECORDED_BRANCHES:,} branches of matches. {_REMEDY}")
 
 
 def try_pattern(
@@ -60,9 +60,9 @@ def try_pattern(
     admit(actor, "pipeline.declare")
     size = len(events.encode(errors="replace"))
     if size > MAX_BYTES:
-        raise BadInput("events", f"must have at most {MAX_BYTES // 1024} KiB, not {size / 1024:.0f} KiB")
+        raise BadInput("events", f"must have at most {MAX_BYTES // 1024} KiB, not {size / 1024:.0f} KiB.")
     if not events.strip():
-        raise BadInput("events", "are missing; paste JSON lines, a JSON list, or CSV")
+        raise BadInput("events", "are missing. Paste JSON lines, a JSON list, or CSV.")
     application = pipelines.parse_application_for(actor, text)
     rows = pattern_trial.read_events(events, round(time.time() * 1e6))
     if rows.num_rows > MAX_EVENTS:
@@ -91,7 +91,7 @@ def load_newest_events(actor: Actor, text: str, monotonic: Callable[[], float] =
     admit(actor, "pipeline.declare")
     queues = parse_queues(text)
     if not queues:
-        raise BadInput("queues", "is missing; declare the queues that the application reads")
+        raise BadInput("queues", "is missing. Declare the queues that the application reads.")
     end = monotonic() + MAX_SECONDS
     found: list[dict[str, Any]] = []
     silent: list[str] = []

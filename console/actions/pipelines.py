@@ -37,7 +37,7 @@ def parse_application(text: str) -> Application:
     Raises `BadInput` that names the field and its line, also for a queue that is missing or of the wrong kind.
     """
     if not text.strip():
-        raise BadInput("text", "is missing; declare an application in YAML.")
+        raise BadInput("text", "is missing. Declare an application in YAML.")
     application = parse_application_text(text, TABLES, "declaration")
     kinds = dict(Queue.objects.values_list("name", "kind"))
     for name in application.queues:
@@ -58,7 +58,7 @@ def _check_readers(wanted: Application, control: redis.Redis) -> None:
 
 def _check_queue(field: str, name: str, kinds: dict[str, str], of_pipeline: bool) -> None:
     if name not in kinds:
-        raise BadInput(field, f"{name} is not a queue; choose one of {', '.join(sorted(kinds))}.")
+        raise BadInput(field, f"{name} is not a queue. Choose one of {', '.join(sorted(kinds))}.")
     if of_pipeline and kinds[name] != "pipeline":
         raise BadInput(field, f"{name} is a {kinds[name]} queue: its events go to workers, not to the pipeline.")
 
@@ -172,7 +172,7 @@ def hold_criterion(
     known = _load_running(application, control).controls.criteria
     if name not in known:
         names = ", ".join(sorted(known)) or "none"
-        raise BadInput("criterion", f"{name} is not a criterion of {application}; choose one of {names}.")
+        raise BadInput("criterion", f"{name} is not a criterion of {application}. Choose one of {names}.")
     held = {
         "value": value,
         "until_seconds": None if until is None else until.timestamp(),

@@ -37,7 +37,7 @@ def describe_staleness(snapshot: Snapshot, now: datetime) -> str:
     age_seconds = now.timestamp() - (snapshot.at or 0.0)
     if age_seconds <= OLD_SECONDS:
         return ""
-    return f"The plant was last observed {age_seconds:.0f} s ago; its current state is unknown."
+    return f"The plant was last observed {age_seconds:.0f} s ago. Its current state is unknown."
 
 
 def set_parallelism(

@@ -121,7 +121,7 @@ def act(
     if result.left:
         said += f" {format_count(result.left, 'message')} stayed: no queue is known that they came from."
     if result.missing:
-        said += f" {result.missing} does not exist; its messages are at the end of {queue} again."
+        said += f" {result.missing} does not exist. Its messages are at the end of {queue} again."
     return MessagesReport(
         action=action, messages=result.total, destinations=dict(result.moved), left=result.left, said=said
     )

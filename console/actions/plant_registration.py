@@ -47,7 +47,7 @@ class Registration:
         """Return a sentence about it, or ""."""
         names = ", ".join(self.advising)
         anew = (
-            (f"Existing loops of this plant were set to advise ({names}); to let them act, set them to auto.")
+            (f"Existing loops of this plant were set to advise ({names}). To let them act, set them to auto.")
             if names
             else ""
         )
@@ -75,7 +75,7 @@ def register(
     why = read_reason(reason)
     before = RegisteredPlant.objects.filter(name=name).first()
     if before is not None and not changes:
-        raise BadInput("name", f"{name} is already registered; choose another name, or change that plant.")
+        raise BadInput("name", f"{name} is already registered. Choose another name, or change that plant.")
     row = RegisteredPlant.objects.filter(name=name).first() or RegisteredPlant(name=name, owner=actor.user)
     row.kind, row.url, row.secret_environment = kind, url.strip(), secret_environment.strip()
     row.options = {key: value for key, value in options.items() if value}
@@ -88,7 +88,7 @@ def register(
         if before is not None:
             now = RegisteredPlant.objects.select_for_update().filter(pk=before.pk).first()
             if now is None:
-                raise BadInput("name", f"{before.name} was removed in the meantime; register it again.")
+                raise BadInput("name", f"{before.name} was removed in the meantime. Register it again.")
             shown = digest or digest_of(describe_registration(before))
             check_unchanged(before.name, describe_registration(now), shown)
         row.save()
@@ -169,7 +169,7 @@ def remove(actor: Actor, name: str, reason: str) -> Registration:
 def _refuse_while_in_force(name: str) -> None:
     """Reject the change while interventions are in force: they are undone by the current registration."""
     if in_force := interventions.list_active(control_server(), name):
-        raise BadInput("name", f"{name} has an intervention in force ({in_force[0].field}); undo it first.")
+        raise BadInput("name", f"{name} has an intervention in force ({in_force[0].field}). Undo it first.")
 
 
 def describe_registration(row: RegisteredPlant) -> dict[str, object]:

@@ -88,7 +88,7 @@ def change_own(actor: Actor, loop: Loop, name: str, value: object, *, reason: st
     why, law = read_reason(reason), catalog.get_law(loop.law)
     row = Loop.objects.select_for_update().get(pk=loop.pk)
     if name == law.actuator:
-        raise BadInput("name", f"{name} is the loop's output; set it manually on the loop's page instead.")
+        raise BadInput("name", f"{name} is the loop's output. Set it manually on the loop's page instead.")
     if followed := get_kind(loop.law).followed.get(name):
         raise BadInput("name", f"{name} follows {followed}: change it there, or override it.")
     parameter = catalog.get_parameter(law, name)

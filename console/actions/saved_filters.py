@@ -25,7 +25,7 @@ def save(actor: Actor, user: User, page: str, name: str, query: str) -> SavedFil
     if not 1 <= len(name) <= MAX_NAME:
         raise BadInput("name", f"must have 1 to {MAX_NAME} characters.")
     if not 1 <= len(kept) <= MAX_QUERY:
-        raise BadInput("query", f"must have 1 to {MAX_QUERY:,} characters; choose a filter first.")
+        raise BadInput("query", f"must have 1 to {MAX_QUERY:,} characters. Choose a filter first.")
     others = list_filters(user, page).exclude(name=name)
     if others.count() >= MAX_FILTERS:
         raise BadInput("name", f"exceeds the limit: a page has at most {MAX_FILTERS} filters. Remove a filter first.")

@@ -67,7 +67,7 @@ def require_second_person(
     raise BadInput(
         field,
         f"is {value} {unit}, less than {floor} {unit}, which requires a second user. Your proposal was "
-        "recorded; to approve it, another user must send the same request within 24 hours.",
+        "recorded. To approve it, another user must send the same request within 24 hours.",
     )
 
 

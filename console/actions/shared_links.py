@@ -50,7 +50,7 @@ def end(actor: Actor, link: SharedLink, *, reason: str, now: datetime) -> None:
     """End a link; ending it twice has no further effect."""
     require_permission(actor, "link.end")
     if not reason.strip():
-        raise BadInput("reason", "is missing; give a reason for the audit log.")
+        raise BadInput("reason", "is missing. Give a reason for the audit log.")
     if SharedLink.objects.filter(pk=link.pk, ended_at=None).update(ended_at=now):
         link.ended_at = now
         audit_log.record(actor, "link.end", str(link), reason=reason.strip(), before=describe_link(link))
@@ -100,14 +100,14 @@ def describe_link(link: SharedLink) -> dict[str, Any]:
 
 def _check(at: datetime, hours: float, reason: str, now: datetime) -> None:
     if not reason:
-        raise BadInput("reason", "is missing; say who you share the link with, and why.")
+        raise BadInput("reason", "is missing. Say who you share the link with, and why.")
     if len(reason) > MAX_REASON:
         raise BadInput("reason", f"must have at most {MAX_REASON} characters.")
     if not 0 < hours <= MAX_HOURS:
         raise BadInput("hours", f"must be more than 0 and at most {MAX_HOURS:g} (7 days).")
     if at > now:
-        raise BadInput("at", "is in the future; a link shows the past.")
+        raise BadInput("at", "is in the future. A link shows the past.")
     if snapshot_at(settings.WEIR_DATA, at.timestamp()) is None:
-        raise BadInput("at", "is a time without a snapshot; choose another time on the timeline.")
+        raise BadInput("at", "is a time without a snapshot. Choose another time on the timeline.")
     if open_at(now).count() >= MAX_OPEN:
-        raise BadInput("at", (f"exceeds the limit: {MAX_OPEN} links are active; end a link on the timeline first."))
+        raise BadInput("at", (f"exceeds the limit: {MAX_OPEN} links are active. End a link on the timeline first."))

@@ -20,4 +20,4 @@ def require_later_end(scope: Scope, name: str, value: str, expiry: Expiry, now: 
         return
     by = f"{describe_end(longer)} by {longer.owner.get_username()} ({longer.reason[:200]})"
     what = str(scope) if name == DRAINING else f"{name} of {scope}"
-    raise BadInput(field, f"{what} is {longer.value} {by}; extend or end it.")
+    raise BadInput(field, f"{what} is {longer.value} {by}. Extend or end it.")

@@ -163,7 +163,7 @@ def _find_deploy_before(group: FailureGroup, deploy: Mark | None, began_at: floa
 def _choose_plants(plant: str) -> list[str]:
     plants = list_plants()
     if plant and plant not in plants:
-        raise BadInput("plant", f"{plant[:40]} is unknown; it must be one of {', '.join(plants)}.")
+        raise BadInput("plant", f"{plant[:40]} is unknown. It must be one of {', '.join(plants)}.")
     return [plant] if plant else plants
 
 

@@ -111,7 +111,7 @@ def define(actor: Actor, name: str, definition: WantedTask, reason: str) -> Task
     _check_own(actor, name, definition.job)
     why = read_reason(reason)
     if Task.objects.filter(name=name).exists():
-        raise BadInput("name", (f"{name} is already taken; open that task to change it, or choose another name."))
+        raise BadInput("name", (f"{name} is already taken. Open that task to change it, or choose another name."))
     agreed = second_person.require_second_person(
         actor, "task.define", name, definition.job, definition.parameters, None, timezone.now()
     )

@@ -26,7 +26,7 @@ from workers.windows.scope import OWN_PLANT
 
 MAX_OVERRIDE = timedelta(hours=4)
 MAX_IMPORTED = 100
-ALREADY_IMPORTED = "is already planned; end the window first to import the event again."
+ALREADY_IMPORTED = "is already planned. End the window first to import the event again."
 # Fields that all imported windows share; the calendar has the others.
 SHARED_FIELDS = ("kind", "scope", "expected", "loop_mode")
 
@@ -157,7 +157,7 @@ def preview_import(actor: Actor, text: bytes, shared: Mapping[str, Any], *, now:
     require_permission(actor, "window.set", _list_scope_queues(shared.get("scope")))
     content = read_bounded_content(text)
     if len(content.windows) > MAX_IMPORTED:
-        raise BadInput("calendar", f"has more than {MAX_IMPORTED} events; split it.")
+        raise BadInput("calendar", f"has more than {MAX_IMPORTED} events. Split it.")
     return ImportPreview([_check_event(event, shared, now) for event in content.windows], content.broken)
 
 

@@ -18,7 +18,7 @@ from console.web.asgi_types import Application, Message, Receive, Scope, Send
 from console.web.refusal import RequestRefused, refuse
 
 PATH = "/mcp"
-NO_TOKEN = "must be an API token (Bearer …); create a token in Settings or with manage.py token."
+NO_TOKEN = "must be an API token (Bearer …). Create a token in Settings or with manage.py token."
 FROM_A_PAGE = "must not be sent: this endpoint is not for browsers."
 POST_ALONE = "must be POST: there is no event stream."
 UNANSWERED = "The token can't be checked: the database is not responding."

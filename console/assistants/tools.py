@@ -57,7 +57,7 @@ class Tools:
         snapshot, age_seconds = self._snapshot()
         key = f"{kind}/{name}"
         if key not in _get_states(snapshot):
-            raise RequestRejected(f"name: {key} is unknown; plant_state lists the subjects.")
+            raise RequestRejected(f"name: {key} is unknown. The tool plant_state lists the subjects.")
         loops = snapshot.get("loops", {})
         return {
             "at": snapshot.get("at"),
@@ -75,7 +75,9 @@ class Tools:
         """
         entries = self._list_decisions({"loop": loop}, decisions)
         if not entries:
-            raise RequestRejected(f"loop: {loop} has no decisions, or is unknown; plant_state lists the subjects.")
+            raise RequestRejected(
+                f"loop: {loop} has no decisions, or is unknown. The tool plant_state lists the subjects."
+            )
         return {"loop": loop, "decisions": entries}
 
     def search_ledger(
@@ -151,7 +153,7 @@ class Tools:
         age_seconds = max(0.0, self._clock() - (snapshot.get("at") or 0.0))
         if age_seconds > LIVE_SECONDS:
             raise RequestRejected(
-                f"plant: last observed {age_seconds:.0f} s ago; its current state is unknown. "
+                f"plant: last observed {age_seconds:.0f} s ago. Its current state is unknown. "
                 "Ask a user to check the observer. The ledger and what_changed still work."
             )
         return snapshot, round(age_seconds, 1)
@@ -178,7 +180,7 @@ class Tools:
         for loop in self._get("/loops")["loops"]:
             if loop["name"] == name:
                 return int(loop["id"])
-        raise RequestRejected(f"loop: {name} is unknown; plant_state lists the subjects.")
+        raise RequestRejected(f"loop: {name} is unknown. The tool plant_state lists the subjects.")
 
     def _get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         return self._calls.ask("GET", quote(f"{API}{path}"), query)

@@ -122,7 +122,7 @@ def spend_budget(action: str, account: str) -> None:
         raise RateLimited(
             "audit",
             f"accepts at most {MAX_AT_ONCE} entries such as {action} at once per account, then one every "
-            f"{SECONDS_FOR_ONE} s. Nothing was changed; try again in {seconds} s.",
+            f"{SECONDS_FOR_ONE} s. Nothing was changed. Try again in {seconds} s.",
             seconds,
         )
 

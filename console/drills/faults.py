@@ -69,7 +69,7 @@ def concentrate_points(node: str, nodes: Collection[str]) -> dict[str, int]:
     """Return the points of a queue with most of them on one node. Raises `BadInput` without another node."""
     others = sorted({*nodes} - {node})
     if not others:
-        raise BadInput("node", f"{node} is the only node; this drill needs two.")
+        raise BadInput("node", f"{node} is the only node. This drill needs two.")
     points = {node: PLAN_POINTS, **dict.fromkeys(others, (1000 - PLAN_POINTS) // len(others))}
     points[others[0]] += 1000 - sum(points.values())
     return points
@@ -218,7 +218,7 @@ class EmbeddedPlant:
         """Return the newest snapshot. Raises `WeirError` if there is none."""
         stored = self._control.get(keys.SNAPSHOT)
         if not stored:
-            raise WeirError("The plant has no snapshot yet; start the drill again in a moment.")
+            raise WeirError("The plant has no snapshot yet. Start the drill again in a moment.")
         return Snapshot.from_json(stored)
 
     def close(self) -> None:

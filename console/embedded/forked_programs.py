@@ -115,7 +115,7 @@ def import_programs() -> None:
         for name in IMPORTED:
             importlib.import_module(name)
     except Exception:
-        logger.exception("Failed to import the programs; each program imports its modules when it starts.")
+        logger.exception("Failed to import the programs. Each program imports its modules when it starts.")
     finally:
         gc.enable()
 

@@ -228,7 +228,7 @@ def wait_for_servers(seconds: float = 30.0) -> None:
             except redis.RedisError as error:
                 loads = isinstance(error, redis.BusyLoadingError | redis.TimeoutError)
                 if time.monotonic() > (loaded_by if loads else deadline):
-                    raise SystemExit(f"A Redis server is not responding ({error}); see the logs folder.") from error
+                    raise SystemExit(f"A Redis server is not responding ({error}). See the logs folder.") from error
                 if loads and not said:
                     say("A Redis server is loading its data or is not responding; waiting for it.")
                     said = True
@@ -249,7 +249,7 @@ def wait_for_page(page: PageAddress, seconds: float = 60.0) -> bool:
 
 
 def _build_folder_error(data: Path, error: OSError) -> SystemExit:
-    return SystemExit(f"--data: {data} is not a writable folder ({error.strerror}); choose another folder.")
+    return SystemExit(f"--data: {data} is not a writable folder ({error.strerror}). Choose another folder.")
 
 
 def take_lock(data: Path) -> IO[str]:
@@ -308,7 +308,7 @@ def close_to_others(data: Path) -> None:
         owner = data.stat().st_uid
         if owner != os.getuid():
             raise SystemExit(
-                f"{data} belongs to another user (uid {owner}), who could change it; choose another folder with --data."
+                f"{data} belongs to another user (uid {owner}), who could change it. Choose another folder with --data."
             )
         mended = mend(data)
     except BadInput as error:
@@ -419,7 +419,7 @@ def main(arguments: list[str]) -> int:
         archive_classes_later(data)
         for sentence in supervisor.iterate_process_events():
             say(sentence)
-        say("The supervisor exited unexpectedly; stopping its processes.")
+        say("The supervisor exited unexpectedly. Stopping its processes.")
         return 1  # systemd, with Restart=on-failure, then starts the launcher again
     except KeyboardInterrupt:
         say("Stopping…")

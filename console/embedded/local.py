@@ -40,7 +40,7 @@ class EmbeddedServers:
         if not isinstance(kept, dict):
             raise BadInput(
                 variables.DATA.name,
-                f"contains {self.path}, which is damaged. Delete the file; the next start creates it with new ports.",
+                f"contains {self.path}, which is damaged. Delete the file. The next start creates it with new ports.",
             )
         self.password: str = kept.get("password") or secrets.token_urlsafe(24)
         self.ports: dict[str, int] = kept.get("ports", {})

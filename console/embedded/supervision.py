@@ -165,7 +165,7 @@ class Supervisor:
             if child.poll() is not None:
                 raise SystemExit(f"The supervisor failed to start:\n{self.said.read()}")
             if time.monotonic() > deadline:
-                raise SystemExit(f"The supervisor is not responding; see {self.data}/logs/supervisor.log.")
+                raise SystemExit(f"The supervisor is not responding. See {self.data}/logs/supervisor.log.")
             time.sleep(0.05)
 
     def _format_program(self, process: Process, *, autostart: bool) -> str:
@@ -284,7 +284,7 @@ def _escape_folder(folder: Path | str) -> str:
     """Return a folder for supervisor's file, with % escaped. Raises `SystemExit` if a character can't be escaped."""
     if COMMENT.search(str(folder)):
         raise SystemExit(
-            f"{folder} has a space before ; or #, which starts a comment for the supervisor. Choose another folder."
+            f"{folder} has a space before . Or #, which starts a comment for the supervisor. Choose another folder."
         )
     return str(folder).replace("%", "%%")
 

@@ -79,9 +79,9 @@ def compare(since: datetime, until: datetime, against: str, queue: str, data: Pa
         raise BadInput("queue", "must be the name of a queue.")
     counted = read_counts(data, queue, here, there)
     if counted is None and until - since > MAX_READ:
-        raise ReadLimitExceeded("to", f"must span at most 6 hours; {INSTEAD}")
+        raise ReadLimitExceeded("to", f"must span at most 6 hours. {INSTEAD}")
     if not _ONE_AT_A_TIME.acquire(blocking=False):
-        raise ComparisonRuns("from", "can't be compared while another comparison runs; try again in a few seconds.")
+        raise ComparisonRuns("from", "can't be compared while another comparison runs. Try again in a few seconds.")
     try:
         budget = ReadBudget()
         if counted is None:

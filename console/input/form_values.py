@@ -45,7 +45,7 @@ def digest_of(shown: Mapping[str, Any]) -> str:
 def check_unchanged(name: str, shown: Mapping[str, Any], digest: str) -> None:
     """Raise `BadInput` if the thing is not as it was shown. digest: "" if it was not shown."""
     if digest and digest != digest_of(shown):
-        raise BadInput("digest", f"{name} was changed in the meantime; reload the page and repeat your change.")
+        raise BadInput("digest", f"{name} was changed in the meantime. Reload the page and repeat your change.")
 
 
 if TYPE_CHECKING:

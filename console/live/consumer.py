@@ -50,14 +50,14 @@ class Places:
         """Take a place in the process, before anything else is done for the socket. Raises `NoPlace`."""
         limit = settings.WEIR_LIVE_SOCKETS
         if len(self._holders) >= limit:
-            raise NoPlace(TRY_LATER, f"This console has {limit} live connections, the maximum; try again later.")
+            raise NoPlace(TRY_LATER, f"This console has {limit} live connections, the maximum. Try again later.")
         self._holders[socket] = None
 
     def claim(self, socket: object, person: object) -> None:
         """Assign the socket to this person. Raises `NoPlace`."""
         limit = settings.WEIR_LIVE_SOCKETS_PER_PERSON
         if sum(holder == person for holder in self._holders.values()) >= limit:
-            raise NoPlace(TOO_MANY, f"You have {limit} live connections, the maximum; close a page.")
+            raise NoPlace(TOO_MANY, f"You have {limit} live connections, the maximum. Close a page.")
         self._holders[socket] = person
 
     def leave(self, socket: object) -> None:

@@ -24,7 +24,7 @@ def read_document(path: str) -> dict[str, Any]:
     """
     document = read_json(_read_text(path))
     if not isinstance(document, dict):
-        raise BadInput("document", "must be a JSON object")
+        raise BadInput("document", "must be a JSON object.")
     return document
 
 
@@ -36,9 +36,11 @@ def _read_text(path: str) -> str:
         with Path(path).open(encoding="utf-8") as file:
             return file.read(MAX_JSON_BYTES + 1)
     except OSError as error:
-        raise BadInput("FILE", f"{path} can't be read ({error.strerror}); give a JSON file or -") from None
+        raise BadInput(
+            "FILE", f"{path} can't be read ({error.strerror}). Give a JSON file, or - for standard input."
+        ) from None
     except UnicodeDecodeError:
-        raise BadInput("document", "is not UTF-8; give a JSON object in UTF-8") from None
+        raise BadInput("document", "is not UTF-8. Enter a JSON object in UTF-8.") from None
 
 
 def _drop_output() -> None:

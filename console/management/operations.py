@@ -53,7 +53,7 @@ class Operation:
             else:
                 known = [*self.query, *self.body]
                 takes = f"accepts {', '.join(f'--{option}' for option in known)}" if known else "accepts no options"
-                raise BadInput(f"--{name}", f"is unknown; {' '.join(self.words)} {takes}.")
+                raise BadInput(f"--{name}", f"is unknown. The command {' '.join(self.words)} {takes}.")
         return query, body
 
 
@@ -82,8 +82,8 @@ def find_operation(operations: Sequence[Operation], words: Sequence[str]) -> Ope
         near = [" ".join(operation.words) for operation in operations if words and operation.words[0] == words[0]]
         raise BadInput(
             "command",
-            f"{' '.join(words)[:60]!r} is unknown; "
-            + (f"similar commands: {'; '.join(near)}." if near else "manage.py weir lists all commands."),
+            f"{' '.join(words)[:60]!r} is unknown. "
+            + (f"Similar commands: {'; '.join(near)}." if near else "To list all commands, run manage.py weir."),
         )
     return max(fitting, key=lambda operation: sum(not PLACE.fullmatch(word) for word in operation.words))
 
@@ -125,7 +125,7 @@ def _put(into: dict[str, Any], name: str, schema: Mapping[str, Any], text: str) 
         into[name] = [*into.get(name, []), *whole]
         return
     if name in into:
-        raise BadInput(f"--{name}", "is given twice; give it once.")
+        raise BadInput(f"--{name}", "is given twice. Give it once.")
     into[name] = _parse_value(name, kinds, text)
 
 

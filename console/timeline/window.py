@@ -86,7 +86,7 @@ def parse_window(query: Mapping[str, str], now: datetime) -> Window:
         return Window(now - timedelta(minutes=minutes), now, minutes) if at is None else _build_around(at, minutes, now)
     if since is None or until is None:
         missing = "from" if since is None else "to"
-        raise BadInput(missing, "is missing; a range has a start and an end.")
+        raise BadInput(missing, "is missing. A range has a start and an end.")
     return _build_fixed(since, min(until, now), at)
 
 
@@ -94,7 +94,7 @@ def _build_fixed(since: datetime, until: datetime, at: datetime | None) -> Windo
     if until <= since:
         raise BadInput("to", "must be after from.")
     if until - since > timedelta(minutes=MAX_MINUTES):
-        raise BadInput("from", f"is more than {MAX_MINUTES // 1_440} days before to; choose a shorter range.")
+        raise BadInput("from", f"is more than {MAX_MINUTES // 1_440} days before to. Choose a shorter range.")
     if at is not None and not since <= at <= until:
         raise BadInput("at", "must be between from and to.")
     return Window(since, max(until, since + MIN_LENGTH), at=at)
@@ -118,7 +118,7 @@ def _parse_instant(query: Mapping[str, str], name: str, now: datetime | None) ->
     text = query.get(name, "").strip()
     shown_at = parse_time(text, name) if text else None
     if shown_at is not None and now is not None and shown_at > now:
-        raise BadInput(name, "is in the future; the timeline shows the past.")
+        raise BadInput(name, "is in the future. The timeline shows the past.")
     return shown_at
 
 

@@ -164,7 +164,7 @@ def check_node_agents() -> Iterator[Symptom]:
         for name, node in sorted(seen.nodes.items() if seen else ()):
             if node.state in SILENT:
                 age = "" if node.age_seconds is None else f" for {node.age_seconds:.0f} s"
-                remedy = f"Start it: python -m queues.nodes.agent {name}; check its REDIS_URL and its clock."
+                remedy = f"Start it: python -m queues.nodes.agent {name}. Check its REDIS_URL and its clock."
                 yield Symptom("error", (f"The agent of node {name} has not reported{age}."), remedy, f"node {name}")
 
 
@@ -180,7 +180,7 @@ def _check_server(name: str, client: redis.Redis) -> Iterator[Symptom]:
         text = f"{capitalize(name)} has no append-only file: acknowledged writes can be lost when it stops."
         yield Symptom("error", text, "Start it with appendonly yes.", name)
     elif about.get("aof_last_write_status", "ok") != "ok":
-        text = f"{capitalize(name)} can't write its append-only file; it rejects all writes."
+        text = f"{capitalize(name)} can't write its append-only file. It rejects all writes."
         yield Symptom("error", text, "Check whether the disk of its folder is full or missing.", name)
     if about.get("rdb_last_bgsave_status", "ok") != "ok":
         text = (
@@ -245,7 +245,7 @@ def fail_over() -> Iterator[Symptom]:
         text = "No replica follows the control server: writes that need two copies are rejected."
         yield Symptom("error", text, "Start the replicas; check masteruser and masterauth.", "control server")
     elif len(online) == COPIES:
-        text = f"Only {COPIES} replica follows the control server; if it fails, all writes are rejected."
+        text = f"Only {COPIES} replica follows the control server. If it fails, all writes are rejected."
         yield Symptom("warning", text, "Start the missing server.", "control server")
     most = 0
     for host, port in sentinels.hosts:

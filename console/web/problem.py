@@ -45,7 +45,7 @@ MET_ANOTHER = {
     "SQLITE_CONSTRAINT_FOREIGNKEY",
 }
 RETRY_SECONDS = 5  # if the database did not answer in time
-FORGED = "The CSRF token is missing or wrong; send X-CSRFToken, or use an API token."
+FORGED = "The CSRF token is missing or wrong. Send X-CSRFToken, or use an API token."
 SCHEMA = {
     "type": "object",
     "description": "RFC 9457.",

@@ -108,7 +108,7 @@ def _parse_hosts(places: str) -> tuple[tuple[str, int], ...]:
         match = HOST.fullmatch(part)
         port = int(match[2] or SENTINEL_PORT) if match else 0
         if match is None or not 0 < port < 2**16:
-            raise _build_refusal(f"must list sentinels as host:port, separated by commas; sentinel {place} is invalid.")
+            raise _build_refusal(f"must list sentinels as host:port, separated by commas. Sentinel {place} is invalid.")
         if (match[1].strip("[]"), port) in hosts:
             raise _build_refusal(f"lists sentinel {place} twice. List each sentinel once.")
         hosts.append((match[1].strip("[]"), port))

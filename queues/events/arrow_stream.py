@@ -40,7 +40,7 @@ class RecordBatchHeader:
     def check(self, columns: int, body_bytes: int) -> None:
         """Raise `MalformedEvent` unless Arrow would build as many rows and bytes from it as it says."""
         if self.is_compressed:
-            raise MalformedEvent("body", "has compressed buffers; write the stream without compression.")
+            raise MalformedEvent("body", "has compressed buffers. Write the stream without compression.")
         if self.has_views or len(self.nodes) != columns:
             raise MalformedEvent("body", "has a record batch that does not match its schema.")
         if any(rows != self.rows or not 0 <= nulls <= rows for rows, nulls in self.nodes):
@@ -130,9 +130,9 @@ def read_events(body: bytes, now_us: int, most_rows: int) -> Iterator[pa.RecordB
     while (message := _read_next_message(reader)) is not None:
         rows, batches = rows + _count_rows(message, schema), batches + 1
         if rows > most_rows:
-            raise MalformedEvent("body", f"must have at most {most_rows} events; send several requests.")
+            raise MalformedEvent("body", f"must have at most {most_rows} events. Send several requests.")
         if batches > MAX_BATCHES:
-            raise MalformedEvent("body", f"must have at most {MAX_BATCHES} record batches; write larger batches.")
+            raise MalformedEvent("body", f"must have at most {MAX_BATCHES} record batches. Write larger batches.")
         yield from_columns(_read_valid_batch(message, schema), now_us)
 
 
@@ -160,13 +160,13 @@ def _read_schema(message: pa.ipc.Message | None) -> pa.Schema:
         raise MalformedEvent("body", f"{_WHAT} ({_format_error(error)}).") from None
     for field in schema:
         if field.name not in FIELDS:
-            raise MalformedEvent(field.name[:80], f"is unknown; the columns are {', '.join(FIELDS)}.")
+            raise MalformedEvent(field.name[:80], f"is unknown. The columns are {', '.join(FIELDS)}.")
         if pa.types.is_dictionary(field.type) or not takes_type(field.name, field.type):
             raise MalformedEvent(field.name, f"can't be of type {kinds[field.name][:80]}.")
     if len(kinds) < len(schema):
         raise MalformedEvent("body", "has a duplicate column.")
     if not kinds:
-        raise MalformedEvent("body", f"has no columns; the columns are {', '.join(FIELDS)}.")
+        raise MalformedEvent("body", f"has no columns. The columns are {', '.join(FIELDS)}.")
     return schema
 
 

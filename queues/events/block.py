@@ -291,7 +291,7 @@ def parse_event(event: Mapping[str, Any], now_us: int) -> tuple[Any, ...]:
         raise MalformedEvent("event", f"must be a JSON object, not {type(event).__name__}.")
     for name in event:
         if name not in FIELDS:
-            raise MalformedEvent(str(name), f"is unknown; the fields are {', '.join(FIELDS)}.")
+            raise MalformedEvent(str(name), f"is unknown. The fields are {', '.join(FIELDS)}.")
     return (
         parse_text(event.get("id"), "id"),
         parse_time_us(event.get("time"), now_us),
@@ -387,7 +387,7 @@ def from_columns(columns: pa.RecordBatch | pa.Table, now_us: int, attributes_are
     names = batch.schema.names
     for name in names:
         if name not in FIELDS:
-            raise MalformedEvent(name, f"is unknown; the columns are {', '.join(FIELDS)}.")
+            raise MalformedEvent(name, f"is unknown. The columns are {', '.join(FIELDS)}.")
         if names.count(name) > 1:
             raise MalformedEvent(name, "is a duplicate.")
     arrays = [_convert_column(batch, field, now_us) for field in SCHEMA]
@@ -461,7 +461,7 @@ def _convert_numbers_to_times(array: pa.Array) -> pa.Array:
     try:
         times = convert_numbers_to_us(known)
     except ValueError:
-        raise MalformedEvent("time", f"{_TIME_MESSAGE}; a row is out of this range.") from None
+        raise MalformedEvent("time", f"{_TIME_MESSAGE}. A row is out of this range.") from None
     mask = numbers.is_null().to_numpy(zero_copy_only=False) if numbers.null_count else None
     return pa.array(times, pa.int64(), mask=mask).cast(SCHEMA.field("time").type)
 
@@ -480,17 +480,17 @@ def _check_columns(batch: pa.RecordBatch, attributes_are_read: bool) -> None:
         return
     times = _get_times_us(batch)
     if times.min() < MIN_TIME_US or times.max() >= MAX_TIME_US:
-        raise MalformedEvent("time", f"{_TIME_MESSAGE}; the time of a row is out of this range.")
+        raise MalformedEvent("time", f"{_TIME_MESSAGE}. The time of a row is out of this range.")
     value = batch.column(FIELDS.index("value"))
     if value.null_count < len(value) and not pc.all(pc.is_finite(value)).as_py():
-        raise MalformedEvent("value", "must have finite numbers; a row has an invalid value.")
+        raise MalformedEvent("value", "must have finite numbers. A row has an invalid value.")
     for name in TEXTS:
         array = batch.column(FIELDS.index(name))
         if array.null_count < len(array) and not _are_texts(array, MAX_TEXT, name in NOT_EMPTY):
-            raise MalformedEvent(name, f"{_describe_text_limits(name)[:-1]}; a row has an invalid value.")
+            raise MalformedEvent(name, f"{_describe_text_limits(name)[:-1]}. A row has an invalid value.")
     attributes = batch.column(FIELDS.index("attributes"))
     if attributes.null_count < len(attributes) and not _are_attributes(attributes, attributes_are_read):
-        raise MalformedEvent("attributes", f"{_ATTRIBUTES_MESSAGE[:-1]}; a row has an invalid value.")
+        raise MalformedEvent("attributes", f"{_ATTRIBUTES_MESSAGE[:-1]}. A row has an invalid value.")
 
 
 def _are_texts(array: pa.Array, most: int, not_empty: bool) -> bool:

@@ -49,7 +49,7 @@ class Columns:
         for field in fields(self):
             column = getattr(self, field.name)
             if column is not None and column not in header:
-                raise BadInput(field.name, f"column {column} is not in the file; the columns are {', '.join(header)}.")
+                raise BadInput(field.name, f"column {column} is not in the file. The columns are {', '.join(header)}.")
 
 
 class Mapper:

@@ -297,7 +297,7 @@ class CsvLines:
             raise MalformedEvent("line", f"is not CSV ({error}).") from None
         if len(rows) != 1 or len(rows[0]) != len(self._header):
             width = len(rows[0]) if rows else 0
-            raise MalformedEvent("line", f"has {width} cells; the header has {len(self._header)}.")
+            raise MalformedEvent("line", f"has {width} cells. The header has {len(self._header)}.")
         cells = _map_cells(self._header, rows[0])
         for name in self._list_comma_columns(cells):
             cells[name] = cells[name] and convert_decimal_comma(cells[name])

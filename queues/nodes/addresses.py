@@ -39,8 +39,8 @@ def parse_nodes(text: str) -> dict[str, str]:
     for place, part in enumerate(text.split(), 1):
         name, _, url = part.partition("=")
         if not checks.QUEUE_NAME.match(name) or not is_of_one_server(url):
-            raise BadInput(variables.NODES.name, f"must be {TAKES}; part {place} is invalid.")
+            raise BadInput(variables.NODES.name, f"must be {TAKES}. Part {place} is invalid.")
         if name in nodes:
-            raise BadInput(variables.NODES.name, f"names {name} twice; give each node a different name.")
+            raise BadInput(variables.NODES.name, f"names {name} twice. Give each node a different name.")
         nodes[name] = url
     return nodes

@@ -462,7 +462,7 @@ class Publishing:
         if self._is_stuck:
             raise errors.NoContainerAvailable(
                 f"No container of queue {self._queue} accepts events now: every node is down or full. "
-                "Start a node or free its memory, then publish again; unstored events were not acknowledged.",
+                "Start a node or free its memory, then publish again. Unstored events were not acknowledged.",
                 published,
             )
         return published

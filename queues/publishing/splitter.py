@@ -20,7 +20,7 @@ def check_points(points: object, field: str = "points") -> dict[str, int]:
             raise BadInput(field, "must have container names that are not empty.")
         checks.accept_whole_number(0, MAXIMUM_POINTS).validate(value, f"{field}.{name}", end=".")
     if not any(points.values()):
-        raise BadInput(field, "must have at least one container with points above 0; all are 0.")
+        raise BadInput(field, "must have at least one container with points above 0. All are 0.")
     return dict(points)
 
 
@@ -160,7 +160,7 @@ def split_request(document: object) -> dict[str, list[str]]:
     """
     if not isinstance(document, Mapping):
         raise BadInput("document", 'must be a JSON object such as {"points": {"a": 5, "b": 1}, "count": 6}.')
-    unknown = "is unknown; the keys are points and count."
+    unknown = "is unknown. The keys are points and count."
     checks.refuse_unknown(document, ("points", "count"), "", message=unknown)
     for key in ("points", "count"):
         if key not in document:

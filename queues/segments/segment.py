@@ -567,7 +567,7 @@ def _convert_errors(node: redis.Redis) -> Iterator[None]:
         ) from error
     except redis.ResponseError as error:
         if _says_full(error):
-            raise NodeFull(f"{_format_address(node)} is full (maxmemory); free memory or move points away.") from error
+            raise NodeFull(f"{_format_address(node)} is full (maxmemory). Free memory or move points away.") from error
         # redis-py removes the first word of errors for which it has a class.
         known = isinstance(error, (redis.ReadOnlyError, MasterDownError))
         if known or str(error).startswith(("BUSY ", "NOREPLICAS ")):

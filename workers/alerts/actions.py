@@ -82,7 +82,7 @@ def escalate(alert_id: int, by: User | None, note: str, now: datetime, step: int
         raise BadInput("step", "can't be notified: all steps of the rule's escalation were already notified.")
     at = alert.next_step
     if step is not None and step != at:
-        raise BadInput("step", "was notified or restarted after this page was loaded; reload the page.")
+        raise BadInput("step", "was notified or restarted after this page was loaded. Reload the page.")
     alert.next_step = at + 1
     receivers = {receiver.name: receiver for receiver in Receiver.objects.filter(enabled=True)}
     names = ", ".join(steps[at]["receivers"])

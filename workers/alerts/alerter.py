@@ -116,7 +116,7 @@ class Alerter:
             self._lease.release()
             self._dispatch_lease.release()
         except redis.RedisError:
-            logger.info("The alerter's leases could not be released; they expire automatically.")
+            logger.info("The alerter's leases could not be released. They expire automatically.")
 
 
 @dataclass(frozen=True)

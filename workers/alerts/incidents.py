@@ -214,7 +214,7 @@ def lock_started_incident(alert_id: int) -> Incident:
 
 def _require_unexplained(alert: Alert) -> None:
     if alert.under_id is not None:
-        raise BadInput("alert", f"is explained by alert {alert.under_id}; use the incident of that alert.")
+        raise BadInput("alert", f"is explained by alert {alert.under_id}. Use the incident of that alert.")
 
 
 def _check_person(field: str, who: object) -> None:

@@ -115,7 +115,7 @@ def _check_quota(owner: User | None, now: datetime) -> None:
         if open_runs >= max_runs:
             raise RateLimited(
                 "run",
-                f"{owner.get_username()} has {open_runs} runs queued or running; the limit is {max_runs} "
+                f"{owner.get_username()} has {open_runs} runs queued or running. The limit is {max_runs} "
                 f"({OPEN_RUNS}). Wait until a run ends, or cancel a run.",
                 RETRY_SECONDS,
             )
@@ -126,8 +126,8 @@ def _check_quota(owner: User | None, now: datetime) -> None:
         if spent >= max_seconds:
             raise RateLimited(
                 "run",
-                f"{owner.get_username()} has used {spent:,.0f} s of batch worker time in the last hour; "
-                f"the limit is {max_seconds:,} s ({BATCH_SECONDS}). Try again later.",
+                f"{owner.get_username()} has used {spent:,.0f} s of batch worker time in the last hour. "
+                f"The limit is {max_seconds:,} s ({BATCH_SECONDS}). Try again later.",
                 RETRY_SECONDS,
             )
 
@@ -156,7 +156,7 @@ def cancel(run: Run, now: datetime) -> Run:
     """
     if not end(run, Run.State.CANCELLED, now):
         ended = run_of(run.pk)
-        raise BadInput("run", f"{run.pk} is already {ended.state}; only a queued or running run can be canceled.")
+        raise BadInput("run", f"{run.pk} is already {ended.state}. Only a queued or running run can be canceled.")
     return run_of(run.pk)
 
 
@@ -167,7 +167,7 @@ def resume(run: Run, now: datetime) -> Run:
     RateLimited as `begin` does.
     """
     if run.state in RESUMABLE and run.chunks_total == 0:
-        raise BadInput("run", f"{run.pk} cannot be resumed, because it could not be planned; start another run.")
+        raise BadInput("run", f"{run.pk} cannot be resumed, because it could not be planned. Start another run.")
     try:
         with transaction.atomic():
             _check_quota(run.owner, now)
@@ -175,7 +175,7 @@ def resume(run: Run, now: datetime) -> Run:
                 state=Run.State.QUEUED, ended_at=None, error="", deadline_at=None
             ):
                 raise BadInput(
-                    "run", f"{run.pk} is {run_of(run.pk).state}; only a failed or canceled run can be resumed."
+                    "run", f"{run.pk} is {run_of(run.pk).state}. Only a failed or canceled run can be resumed."
                 )
             unfinished = Chunk.objects.filter(run=run).exclude(state=Chunk.State.DONE)
             if catalog.get_job(run.task.job).next_piece is not None:

@@ -132,7 +132,7 @@ def define(
         declared.read(given)
     for key, value in given.items():
         if key not in known:
-            raise BadInput(str(key), f"is not a parameter of {job}; the parameters are {', '.join(known) or 'none'}.")
+            raise BadInput(str(key), f"is not a parameter of {job}. The parameters are {', '.join(known) or 'none'}.")
         read_value(known[key], value)
     needed = list(declared.requirements if requirements is None else requirements)
     checks.check_capabilities(needed, "requirements")
@@ -163,7 +163,7 @@ def schedule(task: Task, every_seconds: int | None = None, crontab_line: str | N
     """Schedule the task by interval or crontab; with neither, remove its schedule. Raises BadInput."""
     before = task.periodic
     if every_seconds is not None and crontab_line is not None:
-        raise BadInput("crontab", "can't be combined with interval_seconds; set only one of the two.")
+        raise BadInput("crontab", "can't be combined with interval_seconds. Set only one of the two.")
     if every_seconds is None and crontab_line is None:
         Task.objects.filter(pk=task.pk).update(periodic=None)
         if before is not None:

@@ -152,7 +152,7 @@ def _check_rules(event: Mapping[str, Any]) -> None:
             raise BrokenEvent("has an RRULE without FREQ.")
         often = {str(frequency).upper() for frequency in rule["FREQ"]} & _TOO_OFTEN
         if often or any(name in rule for name in _WITHIN_A_DAY):
-            raise BrokenEvent("has a rule that recurs more than once a day; use FREQ=DAILY or longer.")
+            raise BrokenEvent("has a rule that recurs more than once a day. Use FREQ=DAILY or longer.")
         if any(interval < 1 for interval in rule.get("INTERVAL", [])):
             raise BrokenEvent("has an RRULE with an INTERVAL below 1.")
 
@@ -304,7 +304,7 @@ def convert_to_instant(at: date | datetime, zone: tzinfo | str) -> datetime:
     if at.tzinfo is not None:
         return at.astimezone(UTC)
     if isinstance(zone, str):
-        raise BrokenEvent(f"names an unknown time zone in {zone}; use a name such as Europe/Berlin.")
+        raise BrokenEvent(f"names an unknown time zone in {zone}. Use a name such as Europe/Berlin.")
     return at.replace(tzinfo=zone).astimezone(UTC)
 
 
@@ -313,13 +313,13 @@ def build_core_time_bounds() -> Callable[[], AbstractContextManager[None]]:
     begun = process_time()
 
     def interrupt(*_: object) -> None:
-        raise BrokenEvent("takes too long to read: its rule rarely or never recurs; add UNTIL to the rule.")
+        raise BrokenEvent("takes too long to read: its rule rarely or never recurs. Add UNTIL to the rule.")
 
     @contextmanager
     def limit_core_time() -> Iterator[None]:
         if process_time() - begun > MAX_EVENTS_CORE_SECONDS:
             raise BadInput(
-                "calendar", "takes too long to read: many of its rules rarely or never recur; add UNTIL to them."
+                "calendar", "takes too long to read: many of its rules rarely or never recur. Add UNTIL to them."
             )
         signal.setitimer(signal.ITIMER_PROF, MAX_EVENT_CORE_SECONDS)
         try:

@@ -326,9 +326,9 @@ def send_workers(
     """
     spec = topology.queue(queue)
     if spec.kind != "jobs":
-        raise BadInput("queue", f"{queue} is read by the pipeline; only a jobs queue has workers.")
+        raise BadInput("queue", f"{queue} is read by the pipeline. Only a jobs queue has workers.")
     if topology.get_node(node).name not in spec.points:
-        raise BadInput("node", f"{node} has no container of {queue}; choose {', '.join(spec.points)}.")
+        raise BadInput("node", f"{node} has no container of {queue}. Choose {', '.join(spec.points)}.")
     if count != len(worker_ids):
         raise BadInput("count", f"must equal the number of IDs ({len(worker_ids)}), not {count}.")
     if not worker_ids:

@@ -114,7 +114,7 @@ def compute_loop_costs(
     replay = None if kind is None or "plant" in loop.target else kind.tuning.replay
     if replay is None:
         known = ", ".join(name for name, kind in KINDS.items() if kind.tuning.replay is not None)
-        raise BadInput("loop", f"{loop.name} has no baseline to replay; laws with a baseline: {known}.")
+        raise BadInput("loop", f"{loop.name} has no baseline to replay. Laws with a baseline: {known}.")
     entries = folds.iterate_ticks(
         loop.entries.all(), now - timedelta(hours=hours), now, only=("at", "mode", "observation")
     )
@@ -133,7 +133,7 @@ def compute_loop_costs(
     if seconds < MIN_SECONDS:
         raise BadInput(
             "loop",
-            f"{loop.name} has only {seconds} s of recorded data in that time; at least {MIN_SECONDS} s are needed.",
+            f"{loop.name} has only {seconds} s of recorded data in that time. At least {MIN_SECONDS} s are needed.",
         )
     law = catalog.get_law(loop.law)
     values = overrides.get_effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)
@@ -143,7 +143,7 @@ def compute_loop_costs(
 
     def replay_side(name: str, words: str, with_holds: bool = False) -> CostSide:
         if monotonic() >= end:
-            raise BadInput("hours", f"take longer than {budget_seconds:g} s to replay; request fewer hours.")
+            raise BadInput("hours", f"take longer than {budget_seconds:g} s to replay. Request fewer hours.")
         done = [
             replay.worked(parameters, stretch.inflow, name, stretch.hold_seconds if with_holds else None)
             for stretch in stretches

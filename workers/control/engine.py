@@ -47,7 +47,7 @@ TOGETHER = 250
 
 Elsewhere = Callable[[str, Callable[[], object]], None]
 MAX_THREADS = 16  # plants called concurrently; when this many hang, others wait for the first to return
-NOT_TICKED = "The loops of %s did not tick; the ticks are retried in the next second."
+NOT_TICKED = "The loops of %s did not tick. The ticks are retried in the next second."
 
 
 @postpone_collection()
@@ -169,7 +169,7 @@ def _is_fresh(snapshot: Snapshot, now: datetime) -> bool:
 
 def _log(loop: Loop, error: Exception) -> None:
     why = (type(error), error, error.__traceback__)
-    logger.error("The tick of %s failed; it is retried at its next interval.", loop.name, exc_info=why)
+    logger.error("The tick of %s failed. It is retried at its next interval.", loop.name, exc_info=why)
 
 
 def _list_due_loops(

@@ -141,7 +141,7 @@ def compute_desired(loop: Loop, now: datetime) -> DesiredValues:
     age_seconds = abs((now - (loop.ticked_at or entry.at)).total_seconds())
     if age_seconds > max(LATE_SECONDS, LATE_INTERVALS * loop.interval_seconds):
         raise NothingDesired(
-            f"{loop.name} last decided {age_seconds:.0f} s ago; it is due every {loop.interval_seconds} s."
+            f"{loop.name} last decided {age_seconds:.0f} s ago. It is due every {loop.interval_seconds} s."
         )
     if entry.limited_by in UNSOUND:
         raise NothingDesired(f"{loop.name}: {entry.limited_by}. {entry.reason}")

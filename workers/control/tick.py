@@ -447,7 +447,7 @@ def apply(
                             done.clear()
                             current, checked_at = ledger.find_current_ids(acting.values()), clock()
                         if entry.pk not in current:
-                            logger.warning("A later tick of %s has run; this tick does nothing more.", loop.name)
+                            logger.warning("A later tick of %s has run. This tick does nothing more.", loop.name)
                             continue
                         del acting[entry.pk]
                         if _apply_action(entry, loop, plant):

@@ -95,7 +95,7 @@ def list_skipped_faults(checked: CheckedPartition, on_error: str, data: Path) ->
         more = f" (invalid files in total: {len(faults)})" if len(faults) > 1 else ""
         first = faults[0]
         raise BadInput(
-            "on_error", f"{first['file']} {first['why']}{more}; repair or move it, or run with on_error=skip."
+            "on_error", f"{first['file']} {first['why']}{more}. Repair or move it, or run with on_error=skip."
         )
     return faults
 

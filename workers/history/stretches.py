@@ -45,7 +45,7 @@ MAX_ROWS, MAX_SECONDS = 2_000_000, 10.0  # for both stretches; more is left to t
 DAY_SECONDS = 86_400.0
 BATCH_ROWS = 65_536
 MAX_COUNTED = 50_000  # values of a dimension that are counted at once; beyond this, the rarest are dropped
-INSTEAD = "choose a shorter range or a single queue, or count with Spark."
+INSTEAD = "Choose a shorter range or a single queue, or count with Spark."
 Sliced = dict[str, list[float]]  # value → a number per slice
 Read = Callable[[float], Snapshot | None]
 
@@ -109,9 +109,9 @@ class ReadBudget:
         """Use up a part of the budget. Raises ReadLimitExceeded naming how far it reached when it is used up."""
         self._left -= rows
         if self._left < 0:
-            raise ReadLimitExceeded("to", f"has more than {self._rows:,} archived events; {INSTEAD}")
+            raise ReadLimitExceeded("to", f"has more than {self._rows:,} archived events. {INSTEAD}")
         if self._clock() - self._began > self._seconds:
-            raise ReadLimitExceeded("to", f"takes more than {self._seconds:g} s to read; {INSTEAD}")
+            raise ReadLimitExceeded("to", f"takes more than {self._seconds:g} s to read. {INSTEAD}")
 
 
 def compute_range_figures(

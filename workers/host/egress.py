@@ -75,7 +75,7 @@ class EgressRefused(httpx.ConnectError):
 def check_secret_name(name: str, field: str) -> None:
     """Raise Forbidden unless people may name this variable: any other variable may have any content."""
     if not variables.SECRET_NAME.match(name):
-        raise Forbidden(field, f"{SECRET_HELP}; other variables are not allowed.")
+        raise Forbidden(field, f"{SECRET_HELP}. Other variables are not allowed.")
 
 
 def check_secret_host(
@@ -154,7 +154,7 @@ def explain_refusal(address: Address, allowed: Iterable[Network] | None = None) 
         kind = next((kind for kind, network in REFUSED if candidate in network), "")
         if kind and not any(candidate in network for network in networks):
             return (
-                f"leads to {address} ({kind}), which is not allowed; an administrator can allow networks in"
+                f"leads to {address} ({kind}), which is not allowed. An administrator can allow networks in"
                 " WEIR_EGRESS_ALLOW."
             )
     return ""
@@ -468,15 +468,15 @@ def check_headers(headers: Mapping[str, str], field: str) -> None:
     for name, value in headers.items():
         shown = checks.shorten_for_message(name)
         if not _NAME.match(name):
-            raise BadInput(field, f"has an invalid header name, {shown}; use letters, digits, and -.")
+            raise BadInput(field, f"has an invalid header name, {shown}. Use letters, digits, and -.")
         if name.lower() in CLIENT_HEADERS:
-            raise Forbidden(field, f"sets {shown}, which the HTTP client sets itself; remove it.")
+            raise Forbidden(field, f"sets {shown}, which the HTTP client sets itself. Remove it.")
         if len(value) > MAX_VALUE_CHARACTERS:
-            raise BadInput(field, f"sets {shown} to {len(value):,} characters; use at most {MAX_VALUE_CHARACTERS:,}.")
+            raise BadInput(field, f"sets {shown} to {len(value):,} characters. Use at most {MAX_VALUE_CHARACTERS:,}.")
         if value and not is_header_value(value):
             raise BadInput(
                 field,
-                f"sets {shown} to an invalid value; use printable ASCII without line breaks and"
+                f"sets {shown} to an invalid value. Use printable ASCII without line breaks and"
                 " without spaces at the ends.",
             )
 
@@ -491,6 +491,6 @@ def check_header_secret(name: str, secret: str, field: str = "secret_environment
     if secret and not is_header_value(secret):
         raise BadInput(
             field,
-            f"names {name}, whose value cannot be sent as a header; remove spaces and line breaks at its"
+            f"names {name}, whose value cannot be sent as a header. Remove spaces and line breaks at its"
             " ends, and characters other than printable ASCII.",
         )

@@ -109,4 +109,4 @@ def check_handler_path(path: str, field: str) -> None:
     if not any(path == prefix or path.startswith(f"{prefix}.") for prefix in allowed):
         listed = ", ".join(allowed) or "none"
         name = variables.HANDLERS.name
-        raise Forbidden(field, f"python:{path[:80]} is not listed in {name} ({listed}); add it there to allow it.")
+        raise Forbidden(field, f"python:{path[:80]} is not listed in {name} ({listed}). Add it there to allow it.")

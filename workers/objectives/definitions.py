@@ -209,7 +209,7 @@ def _check_names(kind: str, expression: Predicate | Quantity | None, field: str)
     if unknown := sorted(expression.columns - set(NAMES[kind])):
         known = ", ".join(NAMES[kind])
         hint = checks.suggest(unknown[0], NAMES[kind])
-        raise BadInput(field, f"{unknown[0][:40]!r} is not a metric of the {kind}{hint}; the metrics are {known}.")
+        raise BadInput(field, f"{unknown[0][:40]!r} is not a metric of the {kind}{hint}. The metrics are {known}.")
     try:
         columns: Mapping[str, pa.Array] = {name: pa.array([1.0]) for name in NAMES[kind]}
         _ = (
@@ -247,7 +247,7 @@ def define(
     if objective is None and Objective.objects.count() >= MAX_OBJECTIVES:
         raise BadInput("name", f"can't be added: the limit is {MAX_OBJECTIVES} objectives. Remove an objective first.")
     if objective is not None and revision is not None and objective.revision != revision:
-        raise BadInput("revision", "is outdated: another user has changed the objective; reload it.")
+        raise BadInput("revision", "is outdated: another user has changed the objective. Reload it.")
     before = None if objective is None else document(objective)
     row = objective or Objective(name=name)
     for field, value in validate_fields(fields, before).items():
@@ -267,12 +267,12 @@ def is_another(before: Objective, now: Objective) -> bool:
 
 def validate_fields(fields: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return all fields of an objective, the given ones in place of those before. Raises `BadInput`."""
-    checks.refuse_unknown(fields, FIELDS, "", message="is unknown; the fields are {known}.")
+    checks.refuse_unknown(fields, FIELDS, "", message="is unknown. The fields are {known}.")
     given = {"kind": "plant", "window_days": 30, **(before or {}), **fields}
     kind = _validate_choice(Objective.Kind.values, given["kind"], "kind")
     texts = {name: _validate_text(given.get(name, ""), name) for name in ("subject", "condition", "lost", "of")}
     if kind == Objective.Kind.PLANT and texts["subject"]:
-        raise BadInput("subject", "must be empty for the kind plant; choose the kind queue or application.")
+        raise BadInput("subject", "must be empty for the kind plant. Choose the kind queue or application.")
     read_measure = measure(kind, texts["condition"], texts["lost"], texts["of"])
     value = given["window_days"]
     if not checks.is_number(value, MIN_DAYS, MAX_DAYS) or not float(value).is_integer():

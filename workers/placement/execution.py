@@ -169,7 +169,7 @@ class _Step:
             for node in Node.objects.filter(name__in=[move.target for move in made]).order_by("name"):
                 if node.drained or node.cordoned or node.offline_since is not None:
                     why = "drained" if node.drained else "cordoned" if node.cordoned else OFFLINE
-                    raise BadInput("moves", f"{node.name} is {why} now; no points of this queue were moved.")
+                    raise BadInput("moves", f"{node.name} is {why} now. No points of this queue were moved.")
             projection.move_points(
                 self.control,
                 before,

@@ -128,7 +128,7 @@ def _check_move(move: Move, topology: Topology, offline: set[str], where: str) -
     if move.source == move.target:
         raise BadInput(f"{where}.to", "must not be the same node as `from`.")
     if (why := explain_closed(target, offline)) is not None:
-        raise BadInput(f"{where}.to", f"{move.target} {why}; move the points to another node.")
+        raise BadInput(f"{where}.to", f"{move.target} {why}. Move the points to another node.")
     most = held.get(move.source, 0)
     checks.accept_whole_number(1).validate(move.points, f"{where}.points", end=".")
     if move.points > most:

@@ -63,7 +63,7 @@ def approve(
             return record_approval(row, get_user_name(user), why, now)
         row.approvals = [*row.approvals, build_approval(get_user_name(user), why, now)]
         row.expires_at = now + get_approval_timeout()
-        row.note = f"{get_user_name(user)} has approved it; another user has to approve it too."
+        row.note = f"{get_user_name(user)} has approved it. Another user has to approve it too."
         row.save(update_fields=["approvals", "expires_at", "note"])
         return row
 
@@ -74,7 +74,7 @@ def reject(plan: Plan | int, user: User, reason: str, *, now: datetime) -> Plan:
     with transaction.atomic():
         row = lock_plan(plan)
         if row.state != Plan.State.PROPOSED:
-            raise BadInput("plan", f"is {row.state}; only a proposed plan can be rejected.")
+            raise BadInput("plan", f"is {row.state}. Only a proposed plan can be rejected.")
         return end(row, Plan.State.REJECTED, f"Rejected by {get_user_name(user)}: {why}", now)
 
 
@@ -88,7 +88,7 @@ def stop(plan: Plan | int, user: User, reason: str, *, now: datetime) -> Plan:
     with transaction.atomic():
         row = lock_plan(plan)
         if row.state not in (Plan.State.APPROVED, Plan.State.RUNNING):
-            raise BadInput("plan", f"is {row.state}; only an approved or running plan can be stopped.")
+            raise BadInput("plan", f"is {row.state}. Only an approved or running plan can be stopped.")
         return end(row, Plan.State.STOPPED, f"Stopped by {get_user_name(user)}: {why}", now)
 
 
@@ -163,9 +163,9 @@ def check_approval(plan: ApprovedPlan, hash: str, user: User, now: datetime) -> 
     if plan.state != Plan.State.PROPOSED:
         raise BadInput("plan", f"is already {plan.state}; only a proposed plan can be approved. {plan.note}".strip())
     if hash != plan.hash:
-        raise BadInput("hash", "is not the hash of this plan; reload the plan, check it, and approve it again.")
+        raise BadInput("hash", "is not the hash of this plan. Reload the plan, check it, and approve it again.")
     if now >= plan.expires_at:
-        raise BadInput("plan", f"expired at {plan.expires_at:%H:%M:%S} UTC; propose it again.")
+        raise BadInput("plan", f"expired at {plan.expires_at:%H:%M:%S} UTC. Propose it again.")
     if refusal := explain_approval_refusal(plan, user):
         raise BadInput("plan", refusal)
 
@@ -323,7 +323,7 @@ def return_to_use(node: str, user: User, reason: str, *, control: redis.Redis, n
         projection.read_database().get_node(node)
         busy = Plan.objects.filter(empties=node, state__in=(Plan.State.APPROVED, Plan.State.RUNNING))
         if (plan := busy.first()) is not None:
-            raise BadInput("node", f"{node} is being drained; stop plan {plan.pk} first.")
+            raise BadInput("node", f"{node} is being drained. Stop plan {plan.pk} first.")
         row = Node.objects.get(name=node)
         if not row.drained:
             raise BadInput("node", f"{node} is not drained.")

@@ -63,7 +63,7 @@ def propose_drain(node: str, user: User, reason: str, *, snapshot: Snapshot, now
     if spec.drained:
         raise BadInput("node", f"{node} is already drained.")
     if node in plans.find_offline_nodes(snapshot):
-        raise BadInput("node", f"{node} is OFFLINE; its points are restored on live nodes automatically.")
+        raise BadInput("node", f"{node} is OFFLINE. Its points are restored on live nodes automatically.")
     planned_moves = _plan_emptying(node, topology, snapshot, now, _compute_decision)
     return _propose(Plan.Kind.DRAIN, planned_moves, user, why, snapshot, now, law=REBALANCING, empties=node)
 
@@ -83,7 +83,7 @@ def propose_hand(
     wanted = {node: value for node, value in thousand.check_points(points, least=0).items() if value}
     for node in points:
         if node not in topology.nodes:
-            raise BadInput(f"points.{node}", f"is not a node; the nodes are {', '.join(sorted(topology.nodes))}.")
+            raise BadInput(f"points.{node}", f"is not a node. The nodes are {', '.join(sorted(topology.nodes))}.")
     if wanted == before:
         raise BadInput("points", f"are already the points of {queue}.")
     planned_moves = moves.compute_moves(queue, before, wanted)
@@ -101,12 +101,12 @@ def roll_back(plan: Plan | int, user: User, reason: str, *, snapshot: Snapshot, 
     with transaction.atomic():
         row = plans.lock_plan(plan)
         if row.state not in plans.ENDED_WITH_MOVES:
-            raise BadInput("plan", f"is {row.state}; only a plan that has ended can be rolled back.")
+            raise BadInput("plan", f"is {row.state}. Only a plan that has ended can be rolled back.")
         if row.undone_by.filter(state__in=(*plans.OPEN, Plan.State.DONE)).exists():
             raise BadInput("plan", "is being rolled back, or was already rolled back.")
         made = [move for move, step in zip(moves.read(row.moves), row.progress, strict=True) if plans.has_moved(step)]
         if not made:
-            raise BadInput("plan", "has moved no points; there is nothing to roll back.")
+            raise BadInput("plan", "has moved no points. There is nothing to roll back.")
         planned_moves = [move.inverse for move in reversed(made)]
         title = f"Roll back: {row.title}"
         # A node that this plan drained takes its points back: it is in use again when the roll-back starts.
@@ -206,7 +206,7 @@ def _plan_emptying(node: str, topology: Topology, snapshot: Snapshot, now: datet
     if not topology.has_points(node):
         return []
     if node not in snapshot.nodes:
-        raise BadInput("node", f"{node} has not been observed yet; try again in a few seconds.")
+        raise BadInput("node", f"{node} has not been observed yet. Try again in a few seconds.")
     drained = replace_fields(snapshot.nodes[node], drained=True)
     wanted = replace_fields(snapshot, nodes={**snapshot.nodes, node: drained})
     decision = decide(wanted, now, {"goal": "below-busy"}, REBALANCING_HORIZON)

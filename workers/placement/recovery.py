@@ -255,9 +255,9 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
         if not restoring_moves:
             return None
         reason = (
-            f"No report from {', '.join(sorted(lost))} for {RESTORE_SECONDS:g} s; the points move to live nodes."
+            f"No report from {', '.join(sorted(lost))} for {RESTORE_SECONDS:g} s. The points move to live nodes."
             if lost
-            else "A queue has fewer containers than its minimum; containers are added."
+            else "A queue has fewer containers than its minimum. Containers are added."
         )
         return proposals.restore(restoring_moves, reason, snapshot, now)
 

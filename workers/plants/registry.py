@@ -24,7 +24,7 @@ def find_topology(snapshot: Snapshot, name: str) -> MeasuredTopology:
     others = snapshot.plants
     if name not in others:
         known = ", ".join([snapshot.plant, *others])
-        raise UnknownPlant("plant", f"{name} is unknown; known plants: {known}.")
+        raise UnknownPlant("plant", f"{name} is unknown. Known plants: {known}.")
     row = others[name]
     if row.state != "seen" or row.topology is None:
         raise PlantUnavailable(explain_unseen(name, row))

@@ -144,7 +144,7 @@ class PublishedPlant(SteeredPlant):
         """Return the newest published snapshot. Raise `NotObserved` if there is none, or none that can be read."""
         stored = self._control.get(keys.SNAPSHOT)
         if stored is None:
-            raise NotObserved("There is no snapshot yet; start the observer (manage.py observe).")
+            raise NotObserved("There is no snapshot yet. Start the observer (manage.py observe).")
         try:
             snapshot = Snapshot.from_json(stored)
         except BadDocument as error:

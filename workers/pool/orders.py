@@ -30,16 +30,16 @@ def order(control: redis.Redis, host: str, threads: int) -> None:
         raise BadInput("threads", f"must be a whole number from 1 to {MAX_THREADS}, not {threads}.")
     stored = control.hget(keys.HOSTS, host)
     if stored is None:
-        raise BadInput("host", f"{host} is not reporting; start the worker host.")
+        raise BadInput("host", f"{host} is not reporting. Start the worker host.")
     try:
         report = decode_document(ReportedHost, stored, host)
     except BadDocument as error:
         raise BadInput(
-            "host", f"has an unreadable report ({error}); run the host with the same version of Weir."
+            "host", f"has an unreadable report ({error}). Run the host with the same version of Weir."
         ) from None
     if not report.resizable:
         raise BadInput(
-            "host", f"the pool of {host} has no processes to add or remove; start the host with the prefork pool."
+            "host", f"the pool of {host} has no processes to add or remove. Start the host with the prefork pool."
         )
     control.set(keys.POOL.build(host), orjson.dumps({"threads": threads, "pid": report.pid}), ex=ORDER_SECONDS)
 

@@ -90,7 +90,7 @@ def approve(plan: int, hash: str, user: User, reason: str, *, now: datetime, nee
         if len(row.approvals) >= needed:
             return _change(row, State.APPROVED, "")
         row.expires_at = now + get_approval_timeout()
-        return _change(row, State.PROPOSED, f"{get_user_name(user)} has approved it; another user has to approve it.")
+        return _change(row, State.PROPOSED, f"{get_user_name(user)} has approved it. Another user has to approve it.")
 
 
 def reject(plan: int, user: User, reason: str, *, now: datetime) -> RetryPlan:
@@ -99,7 +99,7 @@ def reject(plan: int, user: User, reason: str, *, now: datetime) -> RetryPlan:
     with transaction.atomic():
         row = lock_plan(plan)
         if row.state != State.PROPOSED:
-            raise BadInput("plan", f"is {row.state}; only a proposed plan can be rejected.")
+            raise BadInput("plan", f"is {row.state}. Only a proposed plan can be rejected.")
         row.ended_at = now
         return _change(row, State.REJECTED, f"Rejected by {get_user_name(user)}: {why}")
 
@@ -110,7 +110,7 @@ def pause(plan: int, user: User, reason: str) -> RetryPlan:
     with transaction.atomic():
         row = lock_plan(plan)
         if row.state not in PAUSABLE:
-            raise BadInput("plan", f"is {row.state}; only an approved or sending plan can be paused.")
+            raise BadInput("plan", f"is {row.state}. Only an approved or sending plan can be paused.")
         return _change(row, State.PAUSED, f"Paused by {get_user_name(user)}: {why}")
 
 
@@ -120,7 +120,7 @@ def resume(plan: int, user: User, reason: str) -> RetryPlan:
     with transaction.atomic():
         row = lock_plan(plan)
         if row.state != State.PAUSED:
-            raise BadInput("plan", f"is {row.state}; only a paused plan can be continued.")
+            raise BadInput("plan", f"is {row.state}. Only a paused plan can be continued.")
         row.pace = {}
         # Without staging, nothing has been sent: the messages are written again.
         return _change(row, State.SENDING if row.started_at else State.APPROVED, "")
@@ -132,7 +132,7 @@ def end(plan: int, user: User, reason: str) -> RetryPlan:
     with transaction.atomic():
         row = lock_plan(plan)
         if row.state not in (*PAUSABLE, State.PAUSED):
-            raise BadInput("plan", f"is {row.state}; only an approved, sending, or paused plan can be ended.")
+            raise BadInput("plan", f"is {row.state}. Only an approved, sending, or paused plan can be ended.")
         return _change(row, State.ENDING, f"Ended by {get_user_name(user)}: {why}")
 
 

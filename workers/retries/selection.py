@@ -70,7 +70,7 @@ def select(
     """
     records = list(search.iterate([plant], query, most + 1))
     if not records:
-        raise BadInput("query", "matches no task; search in the task history first.")
+        raise BadInput("query", "matches no task. Search in the task history first.")
     is_complete, records = len(records) <= most, records[:most]
     skipped: Counter[str] = Counter()
     possible: dict[str, TaskRecord] = {}

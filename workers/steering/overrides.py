@@ -82,7 +82,7 @@ class Expiry:
         """Return the end; None if there is none. Raises `BadInput` naming minutes or expires_at."""
         given = (self.minutes is not None) + (self.expires_at is not None) + self.endless
         if given != 1:
-            raise BadInput("expires_at", "is ambiguous or missing; set either minutes or expires_at.")
+            raise BadInput("expires_at", "is ambiguous or missing. Set either minutes or expires_at.")
         if self.endless:
             return None
         most = timedelta(days=plant_settings.get_setting_value("override.maximum_days"))
@@ -103,7 +103,7 @@ class Expiry:
             until = self.compute(now)
             if until is None or (before is not None and until <= before):
                 takes = "a time" if before is None else f"later than the current end, {format_time(before, now)}"
-                raise BadInput("expires_at", f"must be {takes}. A change can't be shortened; end it instead.")
+                raise BadInput("expires_at", f"must be {takes}. A change can't be shortened. End it instead.")
             return until
         most = timedelta(days=plant_settings.get_setting_value("override.maximum_days"))
         until = (before or now) + parse_minutes(self.minutes, most)
@@ -275,7 +275,7 @@ def set_override(
         lock_until_commit(LOCK)
         itself = scope.is_itself(name)
         if itself and endless and node is None:
-            raise BadInput("expires_at", f"is missing; an override of {name} on {scope} must have an expiry.")
+            raise BadInput("expires_at", f"is missing. An override of {name} on {scope} must have an expiry.")
         value, instead_of = _validate_override(scope, name, value, now, beside or {})
         active = list_active(now).filter(name=name).select_related("loop", "node", "owner")
         same = active.filter(**scope.get_field_values())
@@ -330,7 +330,7 @@ def extend(
     still = Override.objects.filter(filter_unexpired(now), pk=override.pk, ended_at__isnull=True)
     with transaction.atomic():
         if not still.update(expires_at=until):
-            raise BadInput("override", "has already ended; set a new override with a reason")
+            raise BadInput("override", "has already ended. Set a new override with a reason.")
         override.refresh_from_db()
         if not is_threshold(override):
             enforcing.enforce(control, override, now)
@@ -387,10 +387,10 @@ def _validate_override(
         return value, usual
     covered = [scope.loop] if scope.loop else [loop for loop in list_active_loops() if scope.covers(loop)]
     if not covered:
-        raise BadInput("scope", f"{scope} has no loops; choose another law, queue, or node.")
+        raise BadInput("scope", f"{scope} has no loops. Choose another law, queue, or node.")
     loops = [loop for loop in covered if _applies_to_loop(scope, name, value, loop)]
     if not loops:
-        raise BadInput("scope", f"{scope} has only loops of attached plants; enable them one by one.")
+        raise BadInput("scope", f"{scope} has only loops of attached plants. Enable them one by one.")
     if name == "mode":
         if value not in Loop.Mode.values:
             raise BadInput("value", f"must be one of {', '.join(Loop.Mode.values)}, not {value!r}")
@@ -405,7 +405,7 @@ def _validate_override(
             in {setting.name for setting in guard.list_guard_settings(catalog.get_law(loop.law))}
         ] or loops
     elif len({loop.law for loop in loops}) > 1:
-        raise BadInput("name", f"{name} belongs to one law, but {scope} has loops of several laws; also choose a law.")
+        raise BadInput("name", f"{name} belongs to one law, but {scope} has loops of several laws. Also choose a law.")
     checked = [_validate_parameter(loop, scope, name, value, now, beside) for loop in loops]
     return checked[0][0], _find_common_value(before for _, before in checked)
 
@@ -502,7 +502,7 @@ def read_reason(reason: object) -> str:
     """Return a person's reason, stripped. Raises `BadInput` if it is empty or too long."""
     text = reason.strip() if isinstance(reason, str) else ""
     if not text:
-        raise BadInput("reason", "is missing; give a reason in one sentence, for the on-call team")
+        raise BadInput("reason", "is missing. Give a reason in one sentence, for the on-call team.")
     if len(text) > MAXIMUM_REASON_LENGTH:
         raise BadInput("reason", f"must have at most {MAXIMUM_REASON_LENGTH} characters, not {len(text)}")
     return text

@@ -156,7 +156,7 @@ BY_NAME = {setting.name: setting for setting in DECLARED}
 def find_declaration(name: str) -> Parameter:
     """Return a setting's declaration. Raises `BadInput` for an unknown name."""
     if name not in BY_NAME:
-        raise BadInput("name", f"{name[:60]!r} is not a setting; the settings are {', '.join(BY_NAME)}.")
+        raise BadInput("name", f"{name[:60]!r} is not a setting. The settings are {', '.join(BY_NAME)}.")
     return BY_NAME[name]
 
 

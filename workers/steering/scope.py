@@ -38,7 +38,7 @@ DRAINING = "work"  # the name of an override on a worker host: it takes no new w
 Target = Mapping[str, Any]
 LADDER_ADVISES = (
     "must be advise or hold: the remedy ladder can't change an attached plant. To add tasks, set a loop of"
-    " the plant to auto; to pause a queue, use the plant's page."
+    " the plant to auto. To pause a queue, use the plant's page."
 )
 SHED = LEVELS.index("shed") + 1
 

@@ -125,7 +125,7 @@ def _check_files(name: str, blocks: Sequence[TaskBlock], starts: Sequence[int]) 
         if not archived.read_row_group(name, row_group).equals(stored) or (
             filters[start : start + len(filter_)] != filter_
         ):
-            raise ArchiveNotReadable(f"{name} differs from what was written; check the disk.")
+            raise ArchiveNotReadable(f"{name} differs from what was written. Check the disk.")
 
 
 def _remove_leftovers(plant: str, day: str, guarded: Guard) -> None:

@@ -126,7 +126,7 @@ def parse_query(text: str, now: float, fields: Mapping[str, str] | None = None) 
             query = _add_word(query, plain if key is None else f"{key}:{plain}")
     for key, value in (fields or {}).items():
         if key not in FIELDS:
-            raise BadInput(key, f"is unknown; known fields: {', '.join(FIELDS)}.")
+            raise BadInput(key, f"is unknown. Known fields: {', '.join(FIELDS)}.")
         if value:
             query = _set_field(query, key, value, now)
     if query.since is not None and query.until is not None and query.since > query.until:
@@ -141,7 +141,7 @@ def is_whole(part: str, text: str) -> bool:
 
 def _add_word(query: TaskQuery, word: str) -> TaskQuery:
     if not split_words(word):
-        raise BadInput("query", f"has no letter or digit in {word[:40]!r}; put it in quotes.")
+        raise BadInput("query", f"has no letter or digit in {word[:40]!r}. Put it in quotes.")
     _check_number(query)
     return replace(query, words=(*query.words, word.lower()))
 

@@ -164,7 +164,7 @@ def parse_cursor(text: str) -> Key:
     try:
         key: Key = get_decoder(Key).decode(base64.urlsafe_b64decode(text))
     except (ValueError, msgspec.DecodeError):
-        raise BadInput("before", "is not a cursor; use the value of `next`.") from None
+        raise BadInput("before", "is not a cursor. Use the value of `next`.") from None
     return key
 
 

@@ -90,7 +90,7 @@ def _list_windows(events: list[Any], file: CalendarFile) -> list[CalendarWindow]
     windows = [_build_window(event, file) for event in moved if not _is_canceled(event)]
     rules: list[Any] = list_recurrence_rules(first)
     if len(rules) > 1 or "RDATE" in first:
-        raise BrokenEvent("has more than one RRULE, or an RDATE; split it into several events.")
+        raise BrokenEvent("has more than one RRULE, or an RDATE. Split it into several events.")
     zone = _get_zone(first, file)
     excluded = [event["RECURRENCE-ID"].dt for event in moved]
     for dates in _as_list(first.get("EXDATE", [])):
@@ -138,7 +138,7 @@ def _get_zone(event: Any, file: CalendarFile) -> ZoneInfo:
         convert_to_instant(start, zone)  # raises
     name = getattr(zone, "key", None) or ("UTC" if str(zone) == "UTC" else str(zone))
     if name not in list_time_zones():
-        raise BrokenEvent(f"has the time zone {format_one_line(name)[:40]}; use a name such as Europe/Berlin.")
+        raise BrokenEvent(f"has the time zone {format_one_line(name)[:40]}. Use a name such as Europe/Berlin.")
     return ZoneInfo(name)
 
 

@@ -42,7 +42,7 @@ def read_definition(
     fields: Mapping[str, Any], expected: Sequence[Mapping[str, str]], now: datetime
 ) -> WindowDefinition:
     """Return checked values. expected: the checked matchers. Raises `BadInput` that names the field."""
-    checks.refuse_unknown(fields, FIELDS, "", message="is not a field of a window; the fields are {known}.")
+    checks.refuse_unknown(fields, FIELDS, "", message="is not a field of a window. The fields are {known}.")
     name = checks.accept_non_empty_text(MAX_NAME).validate(fields.get("name", ""), "name", end=".").strip()
     kind = checks.accept_choice(Kind.values).validate(fields.get("kind", Kind.MAINTENANCE), "kind", end=".")
     mode = fields.get("loop_mode", LoopMode.UNCHANGED)
@@ -61,9 +61,9 @@ def _check_kind(kind: str, scope: Sequence[str], expected: Sequence[Mapping[str,
         if scope or loop_mode != LoopMode.UNCHANGED:
             raise BadInput("scope", "must be empty for a recurring silence, which only has matchers.")
         if not expected:
-            raise BadInput("expected", "is missing; a recurring silence needs a matcher.")
+            raise BadInput("expected", "is missing. A recurring silence needs a matcher.")
     elif not scope:
-        raise BadInput("scope", "is missing; name subjects, such as queue/alert, or plant/main for the whole plant.")
+        raise BadInput("scope", "is missing. Name subjects, such as queue/alert, or plant/main for the whole plant.")
     if kind == Kind.FREEZE and expected:
         raise BadInput("expected", "must be empty for a change freeze, which silences no alerts.")
 
@@ -123,7 +123,7 @@ def _set_values(window: PlannedWindow, definition: WindowDefinition, exceptions:
 
 def _require_occurrence(window: PlannedWindow, now: datetime) -> None:
     if not occurrences.list_next(window, now, 1):
-        raise BadInput("start", "has no later occurrence; choose a later time.")
+        raise BadInput("start", "has no later occurrence. Choose a later time.")
 
 
 def add(window: PlannedWindow, owner: User, reason: str, now: datetime) -> PlannedWindow:

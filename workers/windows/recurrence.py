@@ -132,10 +132,10 @@ def _check_parts(parts: dict[str, str]) -> None:
     """Raise `BadInput` that names rrule for parts that no window may have."""
     frequency = parts.get("FREQ", "")
     if frequency not in FREQUENCIES:
-        raise BadInput("rrule", f"must have a FREQ of {', '.join(FREQUENCIES)}; a window occurs at most once a day.")
+        raise BadInput("rrule", f"must have a FREQ of {', '.join(FREQUENCIES)}. A window occurs at most once a day.")
     allowed = _DAILY_PARTS if frequency == "DAILY" else _PARTS
     if unknown := sorted(parts.keys() - allowed):
-        raise BadInput("rrule", f"can't have {unknown[0]} with FREQ={frequency}; use {', '.join(sorted(allowed))}.")
+        raise BadInput("rrule", f"can't have {unknown[0]} with FREQ={frequency}. Use {', '.join(sorted(allowed))}.")
     if "UNTIL" in parts and "COUNT" in parts:
         raise BadInput("rrule", "can't have both COUNT and UNTIL.")
     for name in ("INTERVAL", "COUNT"):
@@ -156,7 +156,7 @@ def _convert_until(until: re.Match[str], start: datetime, time_zone: str) -> str
     if is_utc:
         at = at.replace(tzinfo=UTC).astimezone(ZoneInfo(time_zone)).replace(tzinfo=None)
     if at.year > start.year + MAX_YEARS:
-        raise BadInput("rrule", f"has an UNTIL more than {MAX_YEARS} years after the start; leave UNTIL out.")
+        raise BadInput("rrule", f"has an UNTIL more than {MAX_YEARS} years after the start. Leave UNTIL out.")
     return f"UNTIL={at:%Y%m%dT%H%M%S}"
 
 

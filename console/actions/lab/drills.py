@@ -67,7 +67,7 @@ def _create(actor: Actor, scenario: DrillScenario, snapshot: Snapshot, now: date
     if reason := explain_absence():
         raise BadInput("plant", f"can't run drills. {reason}")
     if records.list_open_drills().select_for_update().exists():
-        raise BadInput("drill", "is already running or scheduled; stop it first.")
+        raise BadInput("drill", "is already running or scheduled. Stop it first.")
     nodes = list(Node.objects.values_list("name", flat=True))
     if len(nodes) < MIN_NODES:
         raise BadInput("plant", f"needs {MIN_NODES} nodes for drills, not {len(nodes)}. Add a node.")

@@ -69,7 +69,7 @@ class PlantEquivalent:
 def get_scenario(name: str) -> Scenario:
     """Return the scenario of that name. Raises `BadInput`."""
     if name not in SCENARIOS:
-        raise BadInput("scenario", f"{name[:40]} is unknown; choose one of {', '.join(SCENARIOS)}.")
+        raise BadInput("scenario", f"{name[:40]} is unknown. Choose one of {', '.join(SCENARIOS)}.")
     return SCENARIOS[name]
 
 
@@ -194,12 +194,12 @@ def override(
     values_of_law = _find_applicable(experiment, law)
     values = {name: values_of_law.values[name] for name in names if name in values_of_law.values}
     if not values:
-        raise BadInput("name", f"is missing; choose at least one of {', '.join(values_of_law.values)}.")
+        raise BadInput("name", f"is missing. Choose at least one of {', '.join(values_of_law.values)}.")
     loops = select_law_loops(values_of_law, loop)
     held = [list_active_overrides(law_loop, now) for law_loop in loops]
     changed = {name: value for name, value in values.items() if any(override_[name] != value for override_ in held)}
     if not changed:
-        raise BadInput("name", "has values that are already in force; nothing to change.")
+        raise BadInput("name", "has values that are already in force. Nothing to change.")
     scope = Scope(law=values_of_law.law) if loop == ALL else Scope(loops[0])
     made = steering.override(actor, scope, changed, reason=reason, now=now, expiry=expiry)
     after = {"loops": [law_loop.name for law_loop in loops], **changed}
@@ -211,7 +211,7 @@ def plan(actor: Actor, experiment: Experiment, law: str, snapshot: Snapshot | No
     """Create a plan of moved points for the goal of an experiment's law. Raises `BadInput`."""
     values_of_law = _find_applicable(experiment, law)
     if not values_of_law.moves_points:
-        raise BadInput("law", f"{law} moves no points, so it has no plan; apply its parameters as overrides.")
+        raise BadInput("law", f"{law} moves no points, so it has no plan. Apply its parameters as overrides.")
     goal = str(values_of_law.values.get("goal", "below-busy"))
     return plans.propose_rebalance(actor, goal, snapshot, now)
 
@@ -225,7 +225,7 @@ def select_law_loops(applied: PlantEquivalent, loop: str) -> list[Loop]:
     """Return all of them, or the one of that number. Raises `BadInput`."""
     chosen = [law_loop for law_loop in list_law_loops(applied) if loop in (ALL, str(law_loop.pk))]
     if not chosen:
-        raise BadInput("loop", f"is not a loop of {applied.law}; choose a loop from the list.")
+        raise BadInput("loop", f"is not a loop of {applied.law}. Choose a loop from the list.")
     return chosen
 
 
@@ -233,7 +233,7 @@ def _find_applicable(experiment: Experiment, law: str) -> PlantEquivalent:
     values_by_law = list_applicable_settings(experiment)
     if law not in values_by_law:
         known = ", ".join(values_by_law) or "none of this experiment's laws"
-        raise BadInput("law", f"{law[:40]} can't be applied to the plant; {known} can.")
+        raise BadInput("law", f"{law[:40]} can't be applied to the plant. The laws that can are {known}.")
     return values_by_law[law]
 
 

@@ -81,7 +81,7 @@ def own_queues(actor: Actor) -> list[str] | None:
 def find_trace(data: Path, name: str, column: str, actor: Actor) -> Trace:
     """Return a known file's column. Raises `BadInput`; `PermissionDenied` for values of another queue."""
     if name not in _list_all_traces(data):
-        raise BadInput("trace", f"{name[:80]} no longer exists; choose another trace.")
+        raise BadInput("trace", f"{name[:80]} no longer exists. Choose another trace.")
     queues = _list_file_queues(name, actor)
     require_data_access(actor, "lab.run", queues)
     return Trace(Path(name).name, column, _read(resolve_inside_folder(data, name, "trace"), column), name, queues)
@@ -100,7 +100,7 @@ def load_experiment_trace(data: Path, number: int, actor: Actor) -> Trace:
     except OSError:
         values = None
     if experiment is None or experiment.trace is None or values is None:
-        raise BadInput("trace", f"of experiment {number} no longer exists; choose another trace.")
+        raise BadInput("trace", f"of experiment {number} no longer exists. Choose another trace.")
     about = experiment.trace
     return Trace(about["name"], about["column"], values, about.get("path", ""), experiment.queues)
 

@@ -104,7 +104,7 @@ def _silence(actor: Actor, arguments: Mapping[str, Any], reason: str, snapshot: 
 
 def _plan(actor: Actor, arguments: Mapping[str, Any], reason: str, snapshot: Snapshot | None, now: datetime) -> str:
     made = plans.propose_rebalance(actor, arguments["goal"], snapshot, now)
-    return f"Plan {made.pk} was created; it must also be approved before it moves points."
+    return f"Plan {made.pk} was created. It must also be approved before it moves points."
 
 
 VALUE = Parameter("value", "", "New value of the parameter.", None, -1e12, 1e12, required=True)
@@ -145,14 +145,14 @@ def propose(
     """Propose an action to people; nothing is done. Only a token proposes: people act themselves."""
     require_permission(actor, "proposal.make")
     if actor.token is None:
-        raise BadInput("authorization", "must be an API token; logged-in users don't need a proposal.")
+        raise BadInput("authorization", "must be an API token. Logged-in users don't need a proposal.")
     cleaned, text = validate_arguments(act, arguments), overrides.read_reason(reason)
     if snapshot is None or snapshot.at is None:
-        raise BadInput("plant", "is not observed yet; wait for its first snapshot.")
+        raise BadInput("plant", "is not observed yet. Wait for its first snapshot.")
     plans.require_fresh_snapshot(snapshot, now, LIVE_SECONDS)
     if open_proposals(now).filter(token=actor.token).count() >= MAX_OPEN:
         raise BadInput(
-            "proposals", f"exceed the limit of {MAX_OPEN} open proposals per token; wait until some are decided."
+            "proposals", f"exceed the limit of {MAX_OPEN} open proposals per token. Wait until some are decided."
         )
     made = AssistantProposal(
         act=act,
@@ -182,15 +182,15 @@ def approve(
     shown = hash if isinstance(hash, str) and hash.isascii() else ""
     # Neither another hash was shown, nor has the row changed.
     if not (hmac.compare_digest(shown, row.hash) and hmac.compare_digest(row.hash, compute_proposal_hash(row))):
-        raise BadInput("hash", "does not match this proposal; open the proposal again and approve the version shown.")
+        raise BadInput("hash", "does not match this proposal. Open the proposal again and approve the version shown.")
     if not is_valid(row.token, now):
         raise BadInput(
-            "proposal", f"was made by {row.token.name}, a token that is no longer valid; reject the proposal."
+            "proposal", f"was made by {row.token.name}, a token that is no longer valid. Reject the proposal."
         )
     act = ACTS[row.act]
     require_permission(actor, act.permission, list_proposal_queues(row))
     if why := _describe_drift(row, now):
-        raise BadInput("proposal", f"is no longer valid: {why}; request a new proposal.")
+        raise BadInput("proposal", f"is no longer valid: {why}. Request a new proposal.")
     row.outcome = act.carry_out(actor, row.arguments, _reason_of_both(row, text), snapshot, now)
     return _record_decision(actor, row, State.APPROVED, text, now)
 
@@ -227,7 +227,7 @@ def get_loop_by_name(name: str) -> Loop:
     loop = Loop.objects.filter(name=name).first()
     if loop is None:
         raise BadInput(
-            "arguments.loop", f"{checks.shorten_for_message(name)} is not a loop; list the loops and use a loop's name."
+            "arguments.loop", f"{checks.shorten_for_message(name)} is not a loop. List the loops and use a loop's name."
         )
     return loop
 
@@ -272,7 +272,7 @@ def _open(proposal: AssistantProposal, now: datetime) -> AssistantProposal:
     row = rows.get(pk=proposal.pk)
     state = compute_proposal_state(row, now)
     if state != State.PROPOSED:
-        raise BadInput("proposal", f"is already {state}; request a new proposal.")
+        raise BadInput("proposal", f"is already {state}. Request a new proposal.")
     return row
 
 

@@ -32,16 +32,16 @@ def require_fresh_snapshot(
 ) -> Snapshot:
     """Return the snapshot, if it is recent enough for a plan."""
     if snapshot is None:
-        raise BadInput("plant", "is not observed yet; wait for its first snapshot.")
+        raise BadInput("plant", "is not observed yet. Wait for its first snapshot.")
     age_seconds = now.timestamp() - (snapshot.at or 0.0)
     if age_seconds < -oldest_seconds:
         raise BadInput(
             "plant",
-            f"was observed {-age_seconds:.0f} s ahead of this host's clock; synchronize the clocks, then try again.",
+            f"was observed {-age_seconds:.0f} s ahead of this host's clock. Synchronize the clocks, then try again.",
         )
     if age_seconds > oldest_seconds:
         raise BadInput(
-            "plant", (f"was last observed {age_seconds:.0f} s ago; check that the observer runs, then try again.")
+            "plant", (f"was last observed {age_seconds:.0f} s ago. Check that the observer runs, then try again.")
         )
     return snapshot
 

@@ -74,7 +74,7 @@ def build_queue_change(actor: Actor, queue: Queue, fields: Mapping[str, Any]) ->
     before = get_queue_definition(queue)
     unknown = [name for name in fields if name not in FIELDS]
     if unknown:
-        raise BadInput(unknown[0], f"can't be changed here; the fields are {', '.join(FIELDS)}.")
+        raise BadInput(unknown[0], f"can't be changed here. The fields are {', '.join(FIELDS)}.")
     given = _check_requirements(queue.kind, fields)
     if given.get("durability", queue.durability) != queue.durability:
         _check_durability(given["durability"], _list_nodes(queue))
@@ -131,7 +131,7 @@ def _check(actor: Actor, name: str, kind: str, definition: Mapping[str, Any]) ->
             registry.check(handler, options, data)
             registry.build(handler, options, Place(name, data))
     elif definition["handler"] or definition["handler_options"]:
-        raise BadInput("handler", "is for jobs queues; the pipeline reads this queue. Leave the field empty.")
+        raise BadInput("handler", "is for jobs queues. The pipeline reads this queue. Leave the field empty.")
 
 
 @transaction.atomic
@@ -149,9 +149,9 @@ def change(
         raise BadInput("queue", f"{name[:40]} is not a queue.")
     change_ = build_queue_change(actor, queue, fields)
     if digest != change_.digest:
-        raise BadInput("digest", f"{name} was changed in the meantime; reload the page and change it again.")
+        raise BadInput("digest", f"{name} was changed in the meantime. Reload the page and change it again.")
     if not change_.after:
-        raise BadInput("queue", "is unchanged; change at least one field.")
+        raise BadInput("queue", "is unchanged. Change at least one field.")
     projection.change_queue(control, name, change_.after, enforcing.get_node_thresholds(now))
     before, after = audit_document(change_.before), audit_document(change_.after)
     audit_log.record(actor, "queue.change", name, reason=why, before=before, after=after)
@@ -198,7 +198,7 @@ def roll_back(actor: Actor, name: str, entry: int, *, reason: str, now: datetime
         raise BadInput("queue", f"{name[:40]} is not a queue.")
     last = find_version_before(queue)
     if last is None or last.pk != entry:
-        raise BadInput("entry", f"is not the last change of {name}; reload the page to see its current definition.")
+        raise BadInput("entry", f"is not the last change of {name}. Reload the page to see its current definition.")
     digest = digest_of(get_queue_definition(queue))
     return change(actor, name, last.before or {}, digest=digest, reason=reason, now=now, control=control)
 
@@ -223,7 +223,7 @@ def create(
     why = read_reason(reason)
     unknown = [field for field in fields if field not in FIELDS]
     if unknown:
-        raise BadInput(unknown[0], f"is unknown; the fields are {', '.join(FIELDS)}.")
+        raise BadInput(unknown[0], f"is unknown. The fields are {', '.join(FIELDS)}.")
     if kind not in Queue.Kind.values:
         raise BadInput("kind", f"must be {' or '.join(Queue.Kind.values)}, not {kind[:40]!r}.")
     given = _check_requirements(kind, fields if kind != Queue.Kind.PIPELINE else {"handler": "", **fields})

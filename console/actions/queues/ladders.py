@@ -29,13 +29,13 @@ def set_cap(
     why = overrides.read_reason(reason)
     loop = Loop.objects.select_for_update().filter(name=f"{LAW.name}/{queue}").first()
     if loop is None:
-        raise BadInput("queue", f"{queue} has no remedy ladder yet; try again in a few seconds.")
+        raise BadInput("queue", f"{queue} has no remedy ladder yet. Try again in a few seconds.")
     catalog.get_parameter(LAW, "cap").check(cap, "")
     held = [row for row in overrides.list_for_loop(loop, now) if row.name == "cap"]
     configured = str(catalog.read_parameters(LAW, loop.parameters)["cap"])
     before = str(held[-1].value) if held else configured
     if cap == before:
-        raise BadInput("cap", f"is already {cap}; choose another level.")
+        raise BadInput("cap", f"is already {cap}. Choose another level.")
     made = None
     if cap in (configured, LEVELS[-1]) and all(row.loop_id for row in held):
         for row in held:

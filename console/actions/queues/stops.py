@@ -70,18 +70,18 @@ def hold_circuit(
 def drain_host(
     actor: Actor, host: str, *, reason: str, now: datetime, expiry: Expiry, control: redis.Redis
 ) -> Override:
-    """Give a worker host no new work until the expiry; running work is finished.
+    """Give a worker host no new work until the expiry. Running work is finished.
 
     Raises `BadInput` that names host, reason, or expiry.
     """
     require_permission(actor, "host.drain", subjects=[f"host/{host}"])
     hosts = read_host_reports(control)
     if host not in hosts:
-        raise BadInput("host", f"{host[:100]} is not reporting; the worker hosts are {', '.join(hosts) or 'none'}.")
+        raise BadInput("host", f"{host[:100]} is not reporting. The worker hosts are {', '.join(hosts) or 'none'}.")
     projection.lock_revision()  # a second user who drains the last host at once sees the other's drain
     if hosts[host].role == CONTROL_ROLE and not _has_other_control_host(host, hosts, now):
         raise BadInput(
-            "host", (f"{host} is the only host that runs the control loops; start another host of role control first.")
+            "host", (f"{host} is the only host that runs the control loops. Start another host of role control first.")
         )
     scope = Scope(host=host)
     require_later_end(scope, DRAINING, overrides.DRAINED, expiry, now, "host")
@@ -135,5 +135,5 @@ def find_active(scope: Scope, name: str, now: datetime) -> Override:
         what = {DRAINING: f"{scope} is not draining", CIRCUIT: f"the circuit of {scope} is not held"}.get(
             name, f"{name} of {scope} is not paused"
         )
-        raise BadInput("part", f"{what}; nothing was changed.")
+        raise BadInput("part", f"{what}. Nothing was changed.")
     return stop

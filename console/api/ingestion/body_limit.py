@@ -146,7 +146,7 @@ class _Body:
                 sender, large = allowance.sender or "", self._limit.large
                 if large.total() >= LARGE_AT_ONCE or large[sender] >= LARGE_OF_ONE:
                     raise RequestRefused(
-                        503, "body: too many large bodies are in progress; send it again in a moment.", 1
+                        503, "body: too many large bodies are in progress. Send it again in a moment.", 1
                     )
                 self._sender = sender
                 large[sender] += 1
@@ -155,7 +155,7 @@ class _Body:
 
 
 def format_size_error(limit_bytes: int) -> str:
-    return f"body must have at most {limit_bytes} bytes; send it in several requests."
+    return f"body must have at most {limit_bytes} bytes. Send it in several requests."
 
 
 async def load_allowance(scope: Scope) -> Allowance:
@@ -180,7 +180,7 @@ def _compute_max_bytes(actor: Actor, scope: Scope) -> int:
     queue = EVENTS.fullmatch(path)
     if posts and queue and actor.may("events.publish") and actor.can_access_queues([queue[1]]):
         if seconds := get_actor_quota(actor).wait_seconds(0):
-            raise RequestRefused(429, f"The quota of {actor.name} is used up; send again in {seconds} s.", seconds)
+            raise RequestRefused(429, f"The quota of {actor.name} is used up. Send again in {seconds} s.", seconds)
         return int(settings.WEIR_MAX_BODY_BYTES)
     if actor.role == "producer":
         return STRANGER_BYTES

@@ -311,7 +311,7 @@ def _proven(request: HttpRequest, receiver: Receiver | None) -> ChatMessage:
     except BadInput:  # it can't be what the chat sends
         secret = ""
     if receiver is None or not secret:
-        raise Http404("No receiver of this name accepts replies; set the receiver's variable for chat replies.")
+        raise Http404("No receiver of this name accepts replies. Set the receiver's variable for chat replies.")
     return read(request.headers, request.body, secret, time.time())
 
 
@@ -345,7 +345,7 @@ def _record_message(actor: Actor, message: ChatMessage) -> str:
     try:
         if not lately.filter(alert=number, text=text).exists():
             if lately.count() >= MAX_NOTES:
-                return f"Not recorded: {MAX_NOTES} replies arrived in 10 min; add your note on the alert's page."
+                return f"Not recorded: {MAX_NOTES} replies arrived in 10 min. Add your note on the alert's page."
             alerts.note(actor, number, text=text, now=now)
     except BadInput as error:
         return f"Not recorded: {error.field} {error.message}"

@@ -50,7 +50,7 @@ def read_outside_change(headers: Mapping[str, str], document: object, now: datet
     named = {name: _read_text_attribute(attributes, name) for name in ("id", "source", "type")}
     for name, value in named.items():
         if not value:
-            raise BadInput(name, "is missing; a CloudEvent has `id`, `source`, and `type`.")
+            raise BadInput(name, "is missing. A CloudEvent has `id`, `source`, and `type`.")
     check_names(**named)
     if _is_of_no_change(named["type"]):
         raise EventIgnored(f"an event of type {named['type']} reports no change.")

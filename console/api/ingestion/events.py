@@ -59,7 +59,7 @@ def body_of(request: HttpRequest) -> bytes:
     except RequestDataTooBig:
         raise RefusedError(413, "body", format_size_error(limit_bytes)) from None
     except UnreadablePostError as error:
-        raise RefusedError(400, "body", f"was interrupted ({error}); send it again.") from None
+        raise RefusedError(400, "body", f"was interrupted ({error}). Send it again.") from None
     return unpack_body(body, limit_bytes) if encoding == "gzip" or body[:2] == GZIP else body
 
 
@@ -70,7 +70,7 @@ def unpack_body(body: bytes, limit_bytes: int) -> bytes:
     except zlib.error as error:
         raise RefusedError(400, "body", f"is not complete gzip data ({error}).") from None
     if plain[:2] == GZIP:
-        raise RefusedError(400, "body", "is compressed twice; compress it once.")
+        raise RefusedError(400, "body", "is compressed twice. Compress it once.")
     return bytes(plain)
 
 
@@ -87,9 +87,9 @@ def _unpack(body: memoryview, limit_bytes: int) -> bytearray:
                 members, member = members + 1, zlib.decompressobj(GZIP_WINDOW)
             plain += member.decompress(data, limit_bytes + 1 - len(plain))
             if len(plain) > limit_bytes:
-                raise RefusedError(413, "body", f"decompresses to more than {limit_bytes} bytes; send less.")
+                raise RefusedError(413, "body", f"decompresses to more than {limit_bytes} bytes. Send less.")
             if members > MAX_MEMBERS:
-                raise RefusedError(413, "body", (f"has more than {MAX_MEMBERS} gzip members; compress it once."))
+                raise RefusedError(413, "body", (f"has more than {MAX_MEMBERS} gzip members. Compress it once."))
             data = member.unused_data if member.eof else member.unconsumed_tail
     if not member.eof:
         raise RefusedError(400, "body", "is not complete gzip data (it ends early).")
@@ -209,7 +209,7 @@ def _select_publish_function(content_type: str | None) -> Callable[[Client, str,
 
 def _check_throttling(queue: str) -> None:
     if seconds := throttling.load_left_seconds(control(), queue):
-        message = f"{queue} is throttled; wait and send again."
+        message = f"{queue} is throttled. Wait and send again."
         raise RefusedError(429, "queue", message, max(1, math.ceil(seconds)))
 
 
@@ -225,7 +225,7 @@ def _publish_lines(client: Client, queue: str, body: bytes, strict: bool) -> Sta
     errors = lines.rejections
     if not counts["published"]:
         # None of it was an event: an error of the sender, not an accepted body.
-        errors = errors or [Rejection(1, "the body is empty; send JSON lines.")]
+        errors = errors or [Rejection(1, "the body is empty. Send JSON lines.")]
         return Status(400, {**counts, "rejected": lines.rejected, "errors": errors})
     return Status(202, {**counts, "rejected": lines.rejected, "errors": errors})
 
@@ -242,7 +242,7 @@ def _check_size(body: bytes) -> None:
         (MAX_CONTAINERS, containers, "JSON objects and lists"),
     ):
         if count > most:
-            message = f"must have at most {most} {what}, decompressed; send the events in several requests."
+            message = f"must have at most {most} {what}, decompressed. Send the events in several requests."
             raise RefusedError(413, "body", message)
 
 

@@ -53,7 +53,7 @@ class Router(ninja.Router):
             ANSWERS[view_func.__name__] = answers
             operation.response_models = dict.fromkeys(answers, NOT_SET)
         elif "responses" not in (options.get("openapi_extra") or {}):
-            raise TypeError(f"{path} declares no answer; set its return type.")
+            raise TypeError(f"{path} declares no answer. Set its return type.")
 
 
 class AnswerEncoder(NinjaJSONEncoder):

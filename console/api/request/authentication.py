@@ -45,7 +45,7 @@ class Caller(HttpBearer):
     def authenticate_token(self, request: HttpRequest, header: str) -> Actor:
         actor = self.authenticate(request, parse_bearer_secret(header))
         if actor is None:
-            message = "The token is unknown, expired, or revoked; create one in Settings or with manage.py token."
+            message = "The token is unknown, expired, or revoked. Create one in Settings or with manage.py token."
             raise AuthenticationError(message=message)
         return actor
 
@@ -53,7 +53,7 @@ class Caller(HttpBearer):
         if not request.user.is_authenticated:
             raise AuthenticationError(message="Send a token (Authorization: Bearer …) or log in.")
         if request.method not in SAFE_METHODS and check_csrf(request) is not None:
-            raise HttpError(403, "The CSRF token is missing or wrong; send X-CSRFToken, or use an API token.")
+            raise HttpError(403, "The CSRF token is missing or wrong. Send X-CSRFToken, or use an API token.")
         return actor_of(request)
 
 

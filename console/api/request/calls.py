@@ -143,7 +143,7 @@ class RemoteConsole(Calls):
             with self._client.stream(method, address, content=content, headers=headers) as answer:
                 pieces = self._read_body_pieces(answer)
         except httpx.HTTPError as error:
-            raise NoAnswer(f"The console is not responding ({type(error).__name__}); try again.") from None
+            raise NoAnswer(f"The console is not responding ({type(error).__name__}). Try again.") from None
         self._answered_at = read_response_date(answer)
         return answer.status_code, [b"".join(pieces)]
 
@@ -189,7 +189,7 @@ def read(status: int, content: bytes) -> Any:
 def format_refusal_message(status: int, content: bytes) -> str:
     """Return the message of an unsuccessful answer, by field; a short sentence if it is not from a console."""
     if status < 400:
-        return f"The console returned {status} (redirect); use the address that it redirects to."
+        return f"The console returned {status} (redirect). Use the address that it redirects to."
     errors = _parse_errors(content)
     if errors is None:
         return f"The console returned {status} without JSON."

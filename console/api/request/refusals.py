@@ -75,7 +75,7 @@ REFUSALS: Mapping[type[Exception], Callable[[HttpRequest, Any], RefusedError]] =
     redis.RedisError: lambda _, error: RefusedError(
         503,
         "control",
-        f"The control server is not responding ({describe_connection_error(error)}); try again in a moment.",
+        f"The control server is not responding ({describe_connection_error(error)}). Try again in a moment.",
         RETRY_AFTER_SECONDS,
     ),
 }

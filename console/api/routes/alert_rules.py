@@ -104,7 +104,7 @@ def preview_silence(request: HttpRequest, body: Matchers) -> SilencePreview:
 @router.post("/silences/{silence_id}/end", summary="End a silence now")
 def end_silence(request: HttpRequest, silence_id: Id) -> SilenceEnd:
     actor = actor_for(request, "silence.end")
-    message = f"Silence {silence_id} is unknown; GET /api/v1/silences lists the silences."
+    message = f"Silence {silence_id} is unknown. GET /api/v1/silences lists the silences."
     silence = get_or_404(Silence.objects.all(), message, pk=silence_id)
     return {"ended": alerts.end_silence(actor, silence, now=timezone.now())}
 
@@ -187,7 +187,7 @@ def get_rule(request: HttpRequest, name: str) -> RuleDetail:
     actor_for(request, "plant.view")
     rule = AlertRule.objects.filter(name=name).first()
     if rule is None:
-        raise Http404(f"Rule {name} is unknown; GET /api/v1/alert-rules lists the rules.")
+        raise Http404(f"Rule {name} is unknown. GET /api/v1/alert-rules lists the rules.")
     return {**_build_rule_row(rule), "preview": _preview(rule)}
 
 
@@ -367,5 +367,5 @@ def _build_message_row(message: Message) -> MessageRow:
 
 
 def _get_receiver_or_404(name: str) -> Receiver:
-    message = f"Receiver {name} is unknown; GET /api/v1/receivers lists the receivers."
+    message = f"Receiver {name} is unknown. GET /api/v1/receivers lists the receivers."
     return get_or_404(Receiver.objects.all(), message, name=name)

@@ -315,7 +315,7 @@ def get_loop_or_404(id_or_name: int | str) -> Loop:
     number = id_or_name if isinstance(id_or_name, int) else parse_row_id(id_or_name)
     loop = Loop.objects.filter(**({"name": id_or_name} if number is None else {"pk": number})).first()
     if loop is None:
-        raise Http404(f"Loop {id_or_name} is unknown; GET /api/v1/loops lists the loops.")
+        raise Http404(f"Loop {id_or_name} is unknown. GET /api/v1/loops lists the loops.")
     return loop
 
 

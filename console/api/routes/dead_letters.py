@@ -114,7 +114,7 @@ class ChosenDeadLetters(RequestBody):
         if self.filter is None:
             return dead_letters.parse_names(self.letters)
         if self.through is None:
-            raise BadInput("through", "is required; use the value from the list of dead letters.")
+            raise BadInput("through", "is required. Use the value from the list of dead letters.")
         wanted = self.filter.filter()
         return dead_letter_steering.list_matching(actor, wanted, self.through, self.digest, self.count)
 

@@ -124,5 +124,5 @@ def _build_objective_row(objective: Objective) -> ObjectiveRow:
 
 
 def _find_objective(name: str) -> Objective:
-    message = f"Objective {name} is unknown; GET /api/v1/objectives lists the objectives."
+    message = f"Objective {name} is unknown. GET /api/v1/objectives lists the objectives."
     return get_or_404(Objective.objects.all(), message, name=name)

@@ -95,5 +95,5 @@ def reject_offset_reset(request: HttpRequest, plant: str, plan_id: Id, body: Rea
 
 
 def _find_plan(plant: str, plan_id: int) -> OffsetResetPlan:
-    message = f"Reset {plan_id} is unknown; GET /api/v1/plants/{plant}/offsets lists the resets."
+    message = f"Reset {plan_id} is unknown. GET /api/v1/plants/{plant}/offsets lists the resets."
     return get_or_404(OffsetResetPlan.objects.select_related("owner"), message, pk=plan_id, plant=plant)

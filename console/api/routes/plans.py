@@ -139,5 +139,5 @@ def plan_row(plan: Plan) -> PlanDocument:
 
 
 def _find_plan(plan_id: int) -> Plan:
-    message = f"Plan {plan_id} is unknown; GET /api/v1/plans lists the plans."
+    message = f"Plan {plan_id} is unknown. GET /api/v1/plans lists the plans."
     return get_or_404(Plan.objects.select_related("owner"), message, pk=plan_id)

@@ -109,7 +109,7 @@ def _find_topology(request: HttpRequest, plant: str) -> MeasuredTopology:
 def _find_operator(request: HttpRequest, plant: str, operator: str, measure: str) -> MeasuredOperator:
     operator_measures = _find_topology(request, plant).get_operator(operator)
     if operator_measures.kind == "source" and not measure.startswith("outputs"):
-        raise BadInput("operator", (f"{operator} is a source, which only emits events; choose another operator"))
+        raise BadInput("operator", (f"{operator} is a source, which only emits events. Choose another operator."))
     return operator_measures
 
 

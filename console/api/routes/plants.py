@@ -311,7 +311,7 @@ def get_desired_tasks(request: HttpRequest, plant: str, law: str = "") -> Desire
     candidates = [loop for loop in of_whole if law in ("", loop.law)]
     ranked = sorted(candidates, key=lambda loop: (loop.mode not in Loop.ACTING, -OWNERS.index(loop.law)))
     if not ranked:
-        raise Http404(f"No loop{f' of {law}' if law else ''} sets tasks of {plant}; GET /api/v1/loops lists the loops.")
+        raise Http404(f"No loop{f' of {law}' if law else ''} sets tasks of {plant}. GET /api/v1/loops lists the loops.")
     return compute_desired_value(ranked[0])
 
 

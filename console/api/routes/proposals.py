@@ -109,5 +109,5 @@ def _build_proposal_row(proposal: AssistantProposal) -> ProposalRow:
 
 
 def _find_proposal(proposal_id: int) -> AssistantProposal:
-    message = f"Proposal {proposal_id} is unknown; GET /api/v1/proposals lists the proposals."
+    message = f"Proposal {proposal_id} is unknown. GET /api/v1/proposals lists the proposals."
     return get_or_404(AssistantProposal.objects.select_related("token", "decided_by"), message, pk=proposal_id)

@@ -170,7 +170,7 @@ def change_queue(request: HttpRequest, queue: str, body: QueueEdit) -> QueueDiff
 def _load_definition(name: str) -> QueueDefinition:
     row = Queue.objects.filter(name=name).first()
     if row is None:
-        raise Http404(f"Queue {name} is unknown; GET /api/v1/queues lists the queues.")
+        raise Http404(f"Queue {name} is unknown. GET /api/v1/queues lists the queues.")
     definition = queue_definitions.get_queue_definition(row)
     more = {"queue": name, "kind": row.kind, "digest": digest_of(definition)}
     return convert(QueueDefinition, {**definition, **more})

@@ -123,7 +123,7 @@ def end_retry(request: HttpRequest, plan_id: Id, body: Reason) -> RetryPlanDocum
 
 
 def _find_plan(plan_id: int) -> RetryPlan:
-    message = f"Retry plan {plan_id} is unknown; GET /api/v1/retries lists the plans."
+    message = f"Retry plan {plan_id} is unknown. GET /api/v1/retries lists the plans."
     return get_or_404(RetryPlan.objects.select_related("owner"), message, pk=plan_id)
 
 

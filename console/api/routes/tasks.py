@@ -158,10 +158,10 @@ def resume_run(request: HttpRequest, run_id: Id, body: Reason) -> DescribedRun:
 
 
 def _get_task_or_404(name: str) -> Task:
-    message = f"Task {name} is unknown; GET /api/v1/tasks lists the tasks."
+    message = f"Task {name} is unknown. GET /api/v1/tasks lists the tasks."
     return get_or_404(Task.objects.select_related("periodic"), message, name=name)
 
 
 def _run(run_id: int) -> Run:
-    message = f"Run {run_id} is unknown; GET /api/v1/runs lists the runs."
+    message = f"Run {run_id} is unknown. GET /api/v1/runs lists the runs."
     return get_or_404(Run.objects.select_related("task", "owner"), message, pk=run_id)

@@ -299,7 +299,7 @@ def report_change(
     """
     actor = actor_for(request, "mark.add")
     if len(request.body) > MAX_EVENT_BYTES:
-        raise RefusedError(413, "body", f"must have at most {MAX_EVENT_BYTES} bytes; omit unused attributes.")
+        raise RefusedError(413, "body", f"must have at most {MAX_EVENT_BYTES} bytes. Omit unused attributes.")
     now = timezone.now()
     # What the body holds beside the attributes is its data, in the binary form.
     document = document_of(request.body) if request.body.strip() else None

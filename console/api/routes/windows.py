@@ -227,7 +227,7 @@ def preview_window_import(request: HttpRequest, body: CalendarSource) -> ImportA
     """Return what an import would create. Nothing is changed."""
     actor = actor_for(request, "window.set")
     if bool(body.calendar) == bool(body.url):
-        raise BadInput("calendar", "is ambiguous or missing; give one of: a calendar, or its address (`url`).")
+        raise BadInput("calendar", "is ambiguous or missing. Give one of: a calendar, or its address (`url`).")
     text = fetch_calendar(body.url, "url") if body.url else body.calendar.encode()
     shared = body.dict(include=set(windows.SHARED_FIELDS))
     return _build_import_answer(windows.preview_import(actor, text, shared, now=timezone.now()))
@@ -305,7 +305,7 @@ def query_windows() -> QuerySet[PlannedWindow]:
 
 
 def find_window(window_id: int) -> PlannedWindow:
-    message = f"Planned window {window_id} is unknown; GET /api/v1/windows lists the windows."
+    message = f"Planned window {window_id} is unknown. GET /api/v1/windows lists the windows."
     return get_or_404(query_windows(), message, pk=window_id)
 
 

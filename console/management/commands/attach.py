@@ -73,7 +73,7 @@ class Command(JsonCommand):
     def _ask_for_agreement(self, said: list[str], name: str) -> bool:
         """Ask a person to agree; without one, --yes agrees."""
         if sys.stdin is None or not sys.stdin.isatty():
-            raise BadInput("--register", "needs a confirmation on a terminal; use --yes to skip it.")
+            raise BadInput("--register", "needs a confirmation on a terminal. Use --yes to skip it.")
         self.stderr.write("\n".join(said))
         self.stderr.write(f"Add the plant as {name}? {ADVISES} [y/N] ", ending="")
         return input().strip().lower() in ("y", "yes")

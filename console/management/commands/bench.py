@@ -106,8 +106,9 @@ def run_bench(name: str, seconds: float, **chosen: int) -> dict[str, Any]:
     """Run a bench. chosen: the options of this bench."""
     if not is_built(name):
         if not HAS_BENCHES:
-            raise BadInput("NAME", "needs a checkout of the repository; a wheel has no benchmarks.")
-        raise BadInput("NAME", f"must be one of {', '.join(filter(is_built, BENCHES))}; {name} is not available yet")
+            raise BadInput("NAME", "needs a checkout of the repository. A wheel has no benchmarks.")
+        built = ", ".join(filter(is_built, BENCHES))
+        raise BadInput("NAME", f"must be one of {built}. The benchmark {name} is not available yet.")
     measured = importlib.import_module(get_module_name(name)).run(seconds, **chosen)
     return {"name": name, **measured, "machine": measure_machine()}
 
@@ -125,7 +126,7 @@ def describe_exceeded_limits(bench: dict[str, Any]) -> Iterator[str]:
         if figure is None or (figure < limit if at_least else figure > limit):
             shown = "unknown" if figure is None else f"{figure:g}"
             most = "least" if at_least else "most"
-            yield f"{bench['name']}: {name} is {shown}; it must be at {most} {limit:g}."
+            yield f"{bench['name']}: {name} is {shown}. It must be at {most} {limit:g}."
 
 
 class Command(JsonCommand):
@@ -177,7 +178,7 @@ class Command(JsonCommand):
         for option in chosen:
             having = [name for name, its in OPTIONS.items() if option in its]
             if len(names) != 1 or names[0] not in having:
-                raise BadInput(f"--{option}", f"is an option of `bench {' or '.join(having)}` only; omit it")
+                raise BadInput(f"--{option}", f"is an option of `bench {' or '.join(having)}` only. Omit it.")
         self.results = [run_bench(name, seconds, **chosen) for name in names]
         return self.results[0] if len(names) == 1 and not options["all"] else {"benches": self.results}
 

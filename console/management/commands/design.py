@@ -38,9 +38,9 @@ class Command(JsonCommand):
             return DESIGNS[name](read_document(options["file"]))
         if name in CONTRACT_DESIGNS:
             raise BadInput(
-                "NAME", f"design {name} is not available yet; choose one of {', '.join(DESIGNS)}, {FROM_CSV}"
+                "NAME", f"design {name} is not available yet. Choose one of {', '.join(DESIGNS)}, {FROM_CSV}."
             )
-        raise BadInput("NAME", f"design {name} is unknown; choose one of {', '.join(CONTRACT_DESIGNS)}")
+        raise BadInput("NAME", f"design {name} is unknown. Choose one of {', '.join(CONTRACT_DESIGNS)}.")
 
 
 def identify_model(path: str, delay: int) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class Command(JsonCommand):
         if document["advising"]:
             lines.append(f"Loops that only advise now: {', '.join(document['advising'])}.")
         if document["removed"]:
-            lines.append(f"{document['plant']} was removed; its ledger and its audit entries are kept.")
+            lines.append(f"{document['plant']} was removed. Its ledger and its audit entries are kept.")
         elif any(not item["is_verified"] for item in document["items"]):
             lines.append(f"{document['plant']} is still registered. Run the command again to repeat the rest.")
         else:

@@ -42,7 +42,8 @@ class Command(JsonCommand):
             return {"tasks": [build_task_document(task, datetime.now(UTC)) for task in Task.objects.order_by("name")]}
         if options["subject"] is None:
             raise BadInput(
-                "NAME" if options["action"] == "run" else "RUN", "is missing; manage.py job list shows tasks and runs."
+                "NAME" if options["action"] == "run" else "RUN",
+                "is missing. To list tasks and runs, run manage.py job list.",
             )
         answer: dict[str, Any] = getattr(self, f"_{options['action']}")(options)
         return answer

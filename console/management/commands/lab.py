@@ -69,7 +69,7 @@ class Command(JsonCommand):
     def run_figure(self, options: dict[str, Any]) -> dict[str, Any]:
         figure = FIGURES.get(options["scenario"] or "")
         if figure is None:
-            raise BadInput("FIGURE", f"figure {options['scenario']} is unknown; choose one of {', '.join(FIGURES)}")
+            raise BadInput("FIGURE", f"figure {options['scenario']} is unknown. Choose one of {', '.join(FIGURES)}.")
         seed, count = read_seed(options), options["seeds"] or figure.seeds
         scenario, trace = figure.declared_scenario, trace_of(options["trace"], options["column"])
         outcomes = {
@@ -133,16 +133,16 @@ def find_scenario(name: str | None) -> Scenario:
     """Return the scenario. Raises `BadInput` for an unknown name."""
     if name is not None and name in SCENARIOS:
         return SCENARIOS[name]
-    raise BadInput("SCENARIO", f"scenario {name} is unknown; choose one of {', '.join(SCENARIOS)}")
+    raise BadInput("SCENARIO", f"scenario {name} is unknown. Choose one of {', '.join(SCENARIOS)}.")
 
 
 def check_alone(options: dict[str, Any]) -> None:
     """Raise `BadInput` that names an option that `lab list` does not take."""
     if options["scenario"] is not None:
-        raise BadInput("SCENARIO", f"applies to lab run only; omit {options['scenario'][:60]!r}")
+        raise BadInput("SCENARIO", f"applies to lab run only. Omit {options['scenario'][:60]!r}.")
     for name in ("law", "set", "shipped", "seed", "seeds", "trace", "column", "series", "html"):
         if is_given(options[name]):
-            raise BadInput(f"--{name}", "applies to lab run only; lab list accepts only --json")
+            raise BadInput(f"--{name}", "applies to lab run only. Omit it, or use lab run.")
 
 
 def check_unused(options: dict[str, Any], name: str, command: str) -> None:
@@ -171,7 +171,7 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         key, value = parse_setting(text)
         if key in values:
-            raise BadInput("--set", f"{key} is set twice; set it once")
+            raise BadInput("--set", f"{key} is set twice. Set it once.")
         values[key] = value
     return values
 

@@ -40,7 +40,7 @@ class Command(JsonCommand):
         document, path, name = read_document(options["file"]), options["application"], options["pattern"]
         if (path is None) != (name is None):
             missing, present = ("--pattern", "--application") if name is None else ("--application", "--pattern")
-            raise BadInput(missing, f"is missing; {present} needs it")
+            raise BadInput(missing, f"is missing. {present} requires it.")
         if path is None:
             return answer({**document, "explain": True} if options["explain"] else document)
         return _try_declared_pattern(document, Path(path), name, options["explain"])

@@ -35,7 +35,7 @@ class Command(JsonCommand):
         username = options["owner"]
         owner = User.objects.filter(username=username).first()
         if owner is None:
-            raise BadInput("--owner", f"{username} is not a user; enter an existing username.")
+            raise BadInput("--owner", f"{username} is not a user. Enter an existing username.")
         # A user with a shell here has an administrator's rights; the token never exceeds its owner.
         actor = Actor(name="manage.py", role=find_user_role(owner), user=owner, queues=get_user_queues(owner))
         scope = tokens.TokenScope(options["queue"], options["action"])

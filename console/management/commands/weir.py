@@ -83,10 +83,10 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
     while rest:
         name, separator, value = rest.pop(0).partition("=")
         if not name.startswith("--"):
-            raise BadInput(name[:40], "is not an option; write --name value.")
+            raise BadInput(name[:40], "is not an option. Write --name value.")
         if not separator:
             if not rest:
-                raise BadInput(name, f"requires a value; write {name} VALUE.")
+                raise BadInput(name, f"requires a value. Write {name} VALUE.")
             value = rest.pop(0)
         options.append((name.removeprefix("--"), value))
     return words, options
@@ -108,7 +108,7 @@ def find_acting_user(username: str | None) -> Actor:
         user = next((known_user for known_user in users if find_user_role(known_user) == "administrator"), None)
     if user is None:
         why = f"{username} is not an active user" if username else "no active administrator exists"
-        raise BadInput("--as", f"{why}; name another user.")
+        raise BadInput("--as", f"{why}. Name another user.")
     name = f"manage.py:{user.get_username()}"
     role, queues = find_user_role(user), get_user_queues(user)
     return Actor(name=name, role=role, user=user, request_id=uuid.uuid4().hex, queues=queues)

@@ -267,11 +267,11 @@ def preview(request: HttpRequest) -> HttpResponse:
 @declare_action("alert_rule.change", rules_page)
 def change(request: HttpRequest) -> ActionResult:
     """Create or change a rule. Posted: name, the rule's fields, revision (as shown; empty: a new rule), reason."""
-    name = text_of(request, "name", "enter a name")
+    name = text_of(request, "name", "Enter a name")
     revision = request.POST.get("revision", "").strip()
     known = AlertRule.objects.filter(name=name).exists()
     if not revision and known:
-        raise BadInput("name", "is already taken by another rule; choose another name.")
+        raise BadInput("name", "is already taken by another rule. Choose another name.")
     made = alerts.define_rule(
         actor_of(request),
         name,

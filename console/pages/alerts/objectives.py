@@ -257,10 +257,10 @@ def change(request: HttpRequest) -> ActionResult:
 
     Posted: name, the fields (target in %), revision (of the objective as shown; empty for a new one), reason.
     """
-    name, posted = text_of(request, "name", "enter a name"), request.POST
+    name, posted = text_of(request, "name", "Enter a name"), request.POST
     revision = posted.get("revision", "").strip()
     if not revision and Objective.objects.filter(name=name).exists():
-        raise BadInput("name", "is already taken by another objective; choose another name.")
+        raise BadInput("name", "is already taken by another objective. Choose another name.")
     texts = {name: posted.get(name, "") for name in ("kind", "subject", "condition", "lost", "of", "pays_for")}
     percent = parse_number(posted.get("target", "").strip(), "target")
     days = parse_number(posted.get("window_days", "").strip() or "30", "window_days")

@@ -263,8 +263,8 @@ def change(request: HttpRequest) -> ActionResult:
     posted = request.POST
     digest = posted.get("digest", "")
     if not digest and Receiver.objects.filter(name=posted.get("name", "").strip()).exists():
-        raise BadInput("name", "is already taken by another receiver; choose another name.")
-    name, channel = text_of(request, "name", "enter a name"), posted.get("channel", "")
+        raise BadInput("name", "is already taken by another receiver. Choose another name.")
+    name, channel = text_of(request, "name", "Enter a name"), posted.get("channel", "")
     addresses = [part.strip() for part in posted.get("addresses", "").replace("\n", ",").split(",") if part.strip()]
     reached = {key: posted.get(key, "").strip() for key in kept.REACHED}
     given: dict[str, dict[str, Any]] = {

@@ -94,7 +94,7 @@ def add(request: HttpRequest) -> ActionResult:
         events = [CalendarWindow(**row) for row in json.loads(request.POST.get("events", ""))]
         shared = dict(json.loads(request.POST.get("shared", "")))
     except (ValueError, TypeError):
-        raise BadInput("events", "can't be read; preview the calendar again.") from None
+        raise BadInput("events", "can't be read. Preview the calendar again.") from None
     reason = request.POST.get("reason", "")
     made = windows.import_windows(actor_of(request), events, shared, reason=reason, now=timezone.now())
     return open_page(f"{format_count(len(made), 'window')} imported.", "windows")
@@ -104,7 +104,7 @@ def _read_calendar(request: HttpRequest) -> bytes:
     """Return the text of the posted file, or of the posted address. Raises `BadInput`."""
     file, url = request.FILES.get("file"), request.POST.get("url", "").strip()
     if (file is None) == (not url):
-        raise BadInput("calendar", "is ambiguous or missing; choose a file or enter an address.")
+        raise BadInput("calendar", "is ambiguous or missing. Choose a file or enter an address.")
     if file is None:
         return fetch_calendar(url, "url")
     text = file.read(MAX_BYTES + 1)

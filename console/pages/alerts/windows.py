@@ -231,7 +231,7 @@ def end(request: HttpRequest, window_id: int) -> ActionResult:
 def end_occurrence(request: HttpRequest, window_id: int) -> ActionResult:
     """End the active occurrence, or cancel a later one. Posted: occurrence (its local start), reason."""
     window, now = get_object_or_404(PlannedWindow, pk=window_id), timezone.now()
-    local_start = text_of(request, "occurrence", "choose an occurrence")
+    local_start = text_of(request, "occurrence", "Choose an occurrence")
     reason = request.POST.get("reason", "")
     ended = windows.end_occurrence(actor_of(request), window, local_start, reason=reason, now=now)
     message = "Occurrence ended." if ended.is_active(now) else "Occurrence canceled."
@@ -242,7 +242,7 @@ def end_occurrence(request: HttpRequest, window_id: int) -> ActionResult:
 def extend_occurrence(request: HttpRequest, window_id: int) -> ActionResult:
     """Extend an occurrence. Posted: occurrence (its local start), minutes."""
     window = get_object_or_404(PlannedWindow, pk=window_id)
-    local_start = text_of(request, "occurrence", "choose an occurrence")
+    local_start = text_of(request, "occurrence", "Choose an occurrence")
     expiry = Expiry(minutes=parse_minutes(request.POST))
     until = windows.extend_occurrence(actor_of(request), window, local_start, expiry, now=timezone.now())
     return ActionResult(f"Extended until {until:%a %H:%M} UTC.", reverse("window", args=[window.pk]))

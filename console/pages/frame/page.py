@@ -224,7 +224,7 @@ def _describe_no_answer(error: redis.RedisError) -> str:
             f"did not respond in time ({error}). The change may have been made. Check, "
             "and send it again if it was not made."
         )
-    return f"is not responding ({error}). Nothing was changed; try again in a moment."
+    return f"is not responding ({error}). Nothing was changed. Try again in a moment."
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -260,13 +260,16 @@ def report_overrides(message: str, made: Sequence[Override], name: str, *args: o
 
 
 def text_of(request: HttpRequest, name: str, what: str) -> str:
-    """Return a required posted text, stripped. Raises `BadInput` that names it."""
+    """Return a required posted text, stripped. Raises `BadInput` that names it.
+
+    what: what to do about a missing text, as an imperative sentence without its full stop.
+    """
     value = request.POST.get(name, "").strip()
     if not value:
-        raise BadInput(name, f"is missing; {what}.")
+        raise BadInput(name, f"is missing. {what}.")
     return value
 
 
 def read_reason(request: HttpRequest) -> str:
     """Return the required reason of a posted form. Raises `BadInput`."""
-    return text_of(request, "reason", "give a reason for the audit log")
+    return text_of(request, "reason", "Give a reason for the audit log")

@@ -501,7 +501,7 @@ def _build_override_url(override: Override) -> str:
 @declare_action("override.end", manual_changes_page)
 def end(request: HttpRequest) -> ActionResult:
     """End a manual change. Posted: key, reason (optional), anyway (if ending it would hurt)."""
-    key = text_of(request, "key", "reload the page and select a change")
+    key = text_of(request, "key", "Reload the page and select a change")
     shown = manual_changes.find_change(snapshot_of(request), key)
     ended = manual_changes.end(
         actor_of(request),
@@ -519,7 +519,7 @@ def end(request: HttpRequest) -> ActionResult:
 @declare_action("override.extend", manual_changes_page)
 def extend(request: HttpRequest) -> ActionResult:
     """Extend a change, or set its end. Posted: key, and minutes (added to its end) or expires_at."""
-    key = text_of(request, "key", "reload the page and select a change")
+    key = text_of(request, "key", "Reload the page and select a change")
     shown = manual_changes.find_change(snapshot_of(request), key)
     now = timezone.now()
     until = manual_changes.extend(actor_of(request), key, parse_expiry(request.POST), now=now, control=control())

@@ -94,7 +94,7 @@ def change_own(request: HttpRequest, loop_id: int) -> ActionResult:
     if text:
         value = parse_value(catalog.get_parameter(catalog.get_law(loop.law), name), text, "value")
     elif not name:
-        raise BadInput("name", "is missing; choose a parameter.")
+        raise BadInput("name", "is missing. Choose a parameter.")
     reason = posted.get("reason", "")
     _, after = plant_settings.change_own(actor_of(request), loop, name, value, reason=reason, now=timezone.now())
     here = f"{reverse('plant-settings')}?loop={loop.pk}"

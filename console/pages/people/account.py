@@ -65,7 +65,7 @@ class AccountPage(ConsolePage):
 def settings(request: HttpRequest) -> HttpResponse:
     """Show the account. Posted: a new password."""
     if request.method == "POST" and identity_provider.is_of(request.user):
-        errors = {"password": ["is managed by your identity provider; change it there."]}
+        errors = {"password": ["is managed by your identity provider. Change it there."]}
         return _settings_page(request, OwnPasswordForm(request), errors, status=422)
     user = user_of(request)
     form = OwnPasswordForm(request, request.POST or None)

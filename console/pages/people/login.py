@@ -147,7 +147,7 @@ def passkey_options(request: HttpRequest) -> HttpResponse:
         if purpose not in (Purpose.LOGIN, Purpose.SECOND_FACTOR, Purpose.CONFIRM):
             raise BadInput("purpose", f"must be login, second-factor, or confirm, not {purpose[:40]!r}.")
         if purpose == Purpose.SECOND_FACTOR and user is None:
-            raise BadInput("login", "has expired; enter your password again.")
+            raise BadInput("login", "has expired. Enter your password again.")
         return JsonResponse(passkeys.create_login_options(request, Purpose(purpose), user))
     except BadInput as error:
         return JsonResponse({"errors": {error.field: [error.message]}}, status=422)

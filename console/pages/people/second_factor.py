@@ -73,7 +73,7 @@ def create_passkey_options(request: HttpRequest) -> HttpResponse:
 
 def _check_local(user: User) -> None:
     if identity_provider.is_of(user):
-        raise BadInput("account", "is managed by your identity provider; set up a second factor there.")
+        raise BadInput("account", "is managed by your identity provider. Set up a second factor there.")
 
 
 def _redirect_when_done(request: HttpRequest, wanted: str) -> list[str] | None:

@@ -212,7 +212,7 @@ def _build_operator(operator: str, row: pipeline.ApplicationStatus, declared: Ap
 def tasks(request: HttpRequest, name: str, operator: str) -> ActionResult:
     """Set the number of tasks of an operator for some minutes."""
     reason = read_reason(request)
-    wanted = parse_whole_number(text_of(request, "tasks", "enter a whole number"), "tasks")
+    wanted = parse_whole_number(text_of(request, "tasks", "Enter a whole number"), "tasks")
     minutes = parse_number(request.POST.get("minutes") or str(HAND_MINUTES), "minutes")
     pipelines.set_tasks(actor_of(request), name, operator, wanted, reason, control(), minutes)
     count = format_count(wanted, "task")
@@ -222,8 +222,8 @@ def tasks(request: HttpRequest, name: str, operator: str) -> ActionResult:
 
 
 ORDERED = {
-    "restart": "{} restarts within seconds; no events are lost.",
-    "stop": "{} stops after the current batch; its events wait.",
+    "restart": "{} restarts within seconds. No events are lost.",
+    "stop": "{} stops after the current batch. Its events wait.",
     "start": "{} continues within seconds where it stopped.",
 }
 
@@ -250,8 +250,8 @@ def order(request: HttpRequest, name: str) -> ActionResult:
 def hold_criterion(request: HttpRequest, name: str) -> ActionResult:
     """Fix a criterion at a person's value until it expires."""
     reason = read_reason(request)
-    criterion = text_of(request, "criterion", "choose a criterion")
-    value = parse_number(text_of(request, "value", "enter a number"), "value")
+    criterion = text_of(request, "criterion", "Choose a criterion")
+    value = parse_number(text_of(request, "value", "Enter a number"), "value")
     expiry = parse_expiry(request.POST)
     pipelines.hold_criterion(actor_of(request), name, criterion, value, expiry, reason, timezone.now(), control())
     return ActionResult(

@@ -150,7 +150,7 @@ def declare(request: HttpRequest, name: str) -> ActionResult:
             "text", (f"must name the application {name}, not {declared}. Declare {declared} as a new application.")
         )
     if name == NEW and declared in list_running_versions():
-        raise BadInput("text", (f"names the application {declared}, which already exists; open its declaration."))
+        raise BadInput("text", (f"names the application {declared}, which already exists. Open its declaration."))
     since = parse_row_id(request.POST.get("version", "")) if "version" in request.POST else None
     version = pipelines.declare(actor_of(request), text, reason, control(), since)
     return ActionResult(

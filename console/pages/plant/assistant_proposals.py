@@ -69,7 +69,7 @@ def decide(request: HttpRequest, proposal_id: int) -> ActionResult:
     if request.POST.get("decision") == "reject":
         assistant_proposals.reject(actor, proposal, reason=reason, now=now)
         return ActionResult(
-            f"Proposal {proposal.pk} was rejected; nothing was changed.", url, {"proposal": proposal.pk}
+            f"Proposal {proposal.pk} was rejected. Nothing was changed.", url, {"proposal": proposal.pk}
         )
     hash, snapshot = request.POST.get("hash", ""), load_latest_snapshot()
     made = assistant_proposals.approve(actor, proposal, hash, reason=reason, snapshot=snapshot, now=now)

@@ -80,9 +80,9 @@ def act(request: HttpRequest, name: str) -> ActionResult:
         report = plant_messages.act(
             actor_of(request),
             name,
-            text_of(request, "queue", "enter the name of a queue"),
-            text_of(request, "action", "choose an action"),
-            parse_whole_number(text_of(request, "count", "enter a whole number"), "count"),
+            text_of(request, "queue", "Enter the name of a queue"),
+            text_of(request, "action", "Choose an action"),
+            parse_whole_number(text_of(request, "count", "Enter a whole number"), "count"),
             posted.get("reason", ""),
             posted.get("destination", "").strip(),
             posted.get("confirm", "").strip(),

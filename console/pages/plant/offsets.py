@@ -91,8 +91,8 @@ def propose(request: HttpRequest, name: str) -> ActionResult:
         reset = offset_resets.propose_reset(
             actor_of(request),
             name,
-            text_of(request, "group", "enter the name of a group"),
-            text_of(request, "target", "enter a target"),
+            text_of(request, "group", "Enter the name of a group"),
+            text_of(request, "target", "Enter a target"),
             posted.get("hash", ""),
             posted.get("reason", ""),
             timezone.now(),
@@ -117,7 +117,7 @@ def approve(request: HttpRequest, name: str, plan_id: int) -> ActionResult:
 def reject(request: HttpRequest, name: str, plan_id: int) -> ActionResult:
     """Reject a reset. Posted: reason."""
     offset_resets.reject_reset(actor_of(request), _find(name, plan_id), request.POST.get("reason", ""), timezone.now())
-    return _open_resets(name, f"Reset {plan_id} was rejected; no offset was changed.")
+    return _open_resets(name, f"Reset {plan_id} was rejected. No offset was changed.")
 
 
 def _plan(request: HttpRequest, name: str, fields: Any) -> tuple[OffsetReset | None, str, Errors]:

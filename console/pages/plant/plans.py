@@ -116,7 +116,7 @@ def use(request: HttpRequest) -> ActionResult:
     Posted: node, use (drain, cordon, return, give-back), reason. A drain, or restoring points, creates a plan and opens
     it.
     """
-    wanted, name = request.POST.get("use", ""), text_of(request, "node", "choose a node")
+    wanted, name = request.POST.get("use", ""), text_of(request, "node", "Choose a node")
     reason, now, actor = request.POST.get("reason", ""), timezone.now(), actor_of(request)
     if wanted == "drain":
         made = planning.propose_drain(actor, name, reason, snapshot_of(request), now)
@@ -176,9 +176,9 @@ def approve(request: HttpRequest, plan_id: int) -> ActionResult:
         timezone.now(),
     )
     said = (
-        f"You approved plan {plan_id}; it starts when a second user approves it."
+        f"You approved plan {plan_id}. It starts when a second user approves it."
         if made.state == Plan.State.PROPOSED
-        else f"Plan {plan_id} was approved; it starts within a second."
+        else f"Plan {plan_id} was approved. It starts within a second."
     )
     return ActionResult(said, reverse("plan", args=[plan_id]))
 
@@ -189,7 +189,7 @@ def reject(request: HttpRequest, plan_id: int) -> ActionResult:
     planning.reject(
         actor_of(request), get_object_or_404(Plan, pk=plan_id), request.POST.get("reason", ""), timezone.now()
     )
-    return ActionResult(f"Plan {plan_id} was rejected; nothing was moved.", reverse("plan", args=[plan_id]))
+    return ActionResult(f"Plan {plan_id} was rejected. Nothing was moved.", reverse("plan", args=[plan_id]))
 
 
 @declare_action("plan.stop", plans_page)

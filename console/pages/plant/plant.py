@@ -167,5 +167,5 @@ def drain(request: HttpRequest, name: str) -> ActionResult:
         expiry=parse_expiry(request.POST),
         control=control(),
     )
-    said = f"{name} accepts no new work {describe_end(made)}; running work is finished."
+    said = f"{name} accepts no new work {describe_end(made)}. Running work is finished."
     return report_overrides(said, [made], "worker-host", name)

@@ -200,7 +200,7 @@ def register(request: HttpRequest) -> ActionResult:
     Posted: name, kind, url, secret_environment, the kind's options (as "flink.job"), reason; changes: the name again,
     if a registered plant is to be changed; digest: of the registration as shown.
     """
-    name, kind = text_of(request, "name", "enter a name"), request.POST.get("kind", "")
+    name, kind = text_of(request, "name", "Enter a name"), request.POST.get("kind", "")
     known = {option.name for option in adapters.list_kinds()[kind].options} if kind in adapters.list_kinds() else set()
     try:
         made = plant_registration.register(
@@ -224,7 +224,7 @@ def register(request: HttpRequest) -> ActionResult:
 def remove(request: HttpRequest, name: str) -> ActionResult:
     """Remove a plant. Posted: reason."""
     gone = plant_registration.remove(actor_of(request), name, request.POST.get("reason", ""))
-    said = f"{name} was removed; its ledger is kept. {gone.left}".strip()
+    said = f"{name} was removed. Its ledger is kept. {gone.left}".strip()
     return ActionResult(said, reverse("plants"), {"go": reverse("plants")})
 
 
@@ -243,9 +243,9 @@ def detach(request: HttpRequest, name: str) -> ActionResult:
 @declare_action("plant.scale", plant_page)
 def tasks(request: HttpRequest, name: str) -> ActionResult:
     """Set tasks. Posted: operator, tasks, minutes, reason."""
-    operator = text_of(request, "operator", "choose an operator")
-    wanted = parse_whole_number(text_of(request, "tasks", "enter a whole number"), "tasks")
-    minutes = parse_number(text_of(request, "minutes", "enter a duration"), "minutes")
+    operator = text_of(request, "operator", "Choose an operator")
+    wanted = parse_whole_number(text_of(request, "tasks", "Enter a whole number"), "tasks")
+    minutes = parse_number(text_of(request, "minutes", "Enter a duration"), "minutes")
     with convert_plant_errors(), _open_adapter(request, name) as elastic:
         snapshot = snapshot_of(request)
         if snapshot is None:
@@ -289,11 +289,11 @@ def intervene(request: HttpRequest, name: str) -> ActionResult:
         done = plant_control.intervene(
             actor_of(request),
             name,
-            text_of(request, "kind", "choose an intervention"),
-            text_of(request, "subject", "enter a target"),
+            text_of(request, "kind", "Choose an intervention"),
+            text_of(request, "subject", "Enter a target"),
             request.POST.get("value", ""),
             control(),
-            minutes=parse_number(text_of(request, "minutes", "enter a duration"), "minutes"),
+            minutes=parse_number(text_of(request, "minutes", "Enter a duration"), "minutes"),
             reason=request.POST.get("reason", ""),
         )
     snapshot = snapshot_of(request)
@@ -311,7 +311,7 @@ def pause_queues(request: HttpRequest, name: str) -> ActionResult:
             actor_of(request),
             name,
             known,
-            minutes=parse_number(text_of(request, "minutes", "enter a duration"), "minutes"),
+            minutes=parse_number(text_of(request, "minutes", "Enter a duration"), "minutes"),
             reason=request.POST.get("reason", ""),
             now=timezone.now(),
             control=control(),
@@ -335,8 +335,8 @@ def start_task(request: HttpRequest, name: str) -> ActionResult:
     """Start a task. Posted: task, queue, args, kwargs (JSON), delay_seconds, reason."""
     posted = request.POST
     wanted = TaskToStart(
-        name=text_of(request, "task", "enter the name of a task"),
-        queue=text_of(request, "queue", "enter the name of a queue"),
+        name=text_of(request, "task", "Enter the name of a task"),
+        queue=text_of(request, "queue", "Enter the name of a queue"),
         args=parse_arguments(posted.get("args", ""), "args", list),
         kwargs=parse_arguments(posted.get("kwargs", ""), "kwargs", dict),
         delay_seconds=parse_number(posted.get("delay_seconds") or "0", "delay_seconds"),
@@ -350,7 +350,7 @@ def start_task(request: HttpRequest, name: str) -> ActionResult:
 @declare_action("plant.scale", plant_page)
 def undo(request: HttpRequest, name: str) -> ActionResult:
     """Undo an intervention. Posted: kind, subject, reason."""
-    kind, subject = (text_of(request, "kind", "choose an intervention"), text_of(request, "subject", "enter a target"))
+    kind, subject = (text_of(request, "kind", "Choose an intervention"), text_of(request, "subject", "Enter a target"))
     with convert_plant_errors():
         plant_control.undo_intervention(
             actor_of(request), name, kind, subject, control(), reason=request.POST.get("reason", "")

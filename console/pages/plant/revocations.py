@@ -59,13 +59,13 @@ def revoke_page(request: HttpRequest, name: str) -> HttpResponse:
 @declare_action("plant.scale", revoke_page)
 def revoke(request: HttpRequest, name: str) -> ActionResult:
     """Revoke the tasks of a preview. Posted: q, at (of the preview), reason; terminate: also end running tasks."""
-    query = text_of(request, "q", "enter a search")
+    query = text_of(request, "q", "Enter a search")
     with convert_plant_errors():
         done = group_revocations.revoke(
             actor_of(request),
             name,
             query,
-            parse_number(text_of(request, "at", "preview the tasks first"), "at"),
+            parse_number(text_of(request, "at", "Preview the tasks first"), "at"),
             request.POST.get("reason", ""),
             terminate=bool(request.POST.get("terminate")),
             now=time.time(),

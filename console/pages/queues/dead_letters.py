@@ -255,5 +255,5 @@ def _read(given: Mapping[str, str]) -> dict[str, Any]:
     if event.get("value") is not None:
         event["value"] = parse_number(event["value"], "value")
     if "time" in event and event["time"] is None:
-        raise BadInput("time", "is missing; enter the time of the event.")
+        raise BadInput("time", "is missing. Enter the time of the event.")
     return event

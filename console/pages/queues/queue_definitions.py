@@ -159,7 +159,7 @@ def roll_back(request: HttpRequest, name: str) -> ActionResult:
 @declare_action("queue.define", new_page)
 def create(request: HttpRequest) -> ActionResult:
     """Create a queue with equal points on all nodes that accept any. Posted: name, kind, the fields, reason."""
-    name = text_of(request, "name", "enter a name")
+    name = text_of(request, "name", "Enter a name")
     queue_definitions.create(
         actor_of(request),
         name,
@@ -170,4 +170,4 @@ def create(request: HttpRequest) -> ActionResult:
         control=control(),
     )
     url = reverse("queue", args=[name])
-    return ActionResult(f"Queue {name} was created; producers may publish to it.", url, {"go": url})
+    return ActionResult(f"Queue {name} was created. Producers may publish to it.", url, {"go": url})

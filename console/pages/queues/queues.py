@@ -220,7 +220,7 @@ def list_points_by_node(queue: Queue, snapshot: Snapshot) -> list[PointsOfNode]:
 def cap(request: HttpRequest, name: str) -> ActionResult:
     """Limit a queue's ladder. Posted: cap (a level), reason, and an expiry or none."""
     reason, expiry = read_reason(request), parse_optional_expiry(request.POST)
-    highest = text_of(request, "cap", f"choose one of {', '.join(LEVELS)}")
+    highest = text_of(request, "cap", f"Choose one of {', '.join(LEVELS)}")
     actor, now = actor_of(request), timezone.now()
     _, _, made = ladders.set_cap(actor, name, highest, reason=reason, now=now, expiry=expiry)
     level = highest.replace("_", " ")
@@ -238,7 +238,7 @@ MEANS = {
 @declare_action("queue.pause", queue_page)
 def pause(request: HttpRequest, name: str) -> ActionResult:
     """Pause a queue. Posted: part (intake or consumption), reason, expiry."""
-    part = text_of(request, "part", f"choose {' or '.join(pausing.PARTS)}")
+    part = text_of(request, "part", f"Choose {' or '.join(pausing.PARTS)}")
     made = stops.pause_queue(
         actor_of(request),
         name,
@@ -255,7 +255,7 @@ def pause(request: HttpRequest, name: str) -> ActionResult:
 @declare_action("queue.circuit", queue_page)
 def hold_circuit(request: HttpRequest, name: str) -> ActionResult:
     """Hold the circuit of a queue's destination. Posted: circuit (open or closed), reason, expiry."""
-    circuit = text_of(request, "circuit", f"choose {' or '.join(circuit_hold.HOLDS)}")
+    circuit = text_of(request, "circuit", f"Choose {' or '.join(circuit_hold.HOLDS)}")
     made = stops.hold_circuit(
         actor_of(request),
         name,
@@ -299,7 +299,7 @@ def show_waiting_events(request: HttpRequest, name: str) -> HttpResponse:
         except BadInput as error:
             errors, status = {error.field: [error.message]}, 422
         except NodeUnavailable:
-            said = "is not responding; its waiting events are kept."
+            said = "is not responding. Its waiting events are kept."
             errors, status = {"node": [said]}, 503
     nodes = queue.containers.order_by("node__name").values_list("node__name", flat=True)
     page = WaitingEventsPage(

@@ -59,7 +59,7 @@ def page(request: HttpRequest) -> HttpResponse:
     except BadInput as error:
         errors, status = {error.field: [error.message]}, 422
     except redis.RedisError as error:
-        said = f"is not responding ({error}). Resource use is unknown; try again in a moment."
+        said = f"is not responding ({error}). Resource use is unknown. Try again in a moment."
         errors, status = {"control": [said]}, 503
     shown = CostsPage(
         hours=hours, prices=load_prices(), plant=plant, loops=loops, loop=loop, costs=costs_of_loop, errors=errors

@@ -97,8 +97,8 @@ def show_shared_instant(request: HttpRequest, signed: str) -> HttpResponse:
 @declare_action("link.make", timeline_page)
 def share(request: HttpRequest) -> ActionResult:
     """Share an instant. Posted: at, hours, reason."""
-    at = parse_time(text_of(request, "at", "choose the time that the link shows"), "at")
-    hours = parse_number(text_of(request, "hours", "enter how long the link is valid"), "hours")
+    at = parse_time(text_of(request, "at", "Choose the time that the link shows"), "at")
+    hours = parse_number(text_of(request, "hours", "Enter how long the link is valid"), "hours")
     reason = request.POST.get("reason", "")
     shared_links.share(actor_of(request), at=at, hours=hours, reason=reason, now=timezone.now())
     return ActionResult("Link created. It is listed under Shared links.", f"{reverse('timeline')}#shared-links")
@@ -107,7 +107,7 @@ def share(request: HttpRequest) -> ActionResult:
 @declare_action("link.end", timeline_page)
 def end(request: HttpRequest) -> ActionResult:
     """End a link. Posted: link (its number), reason."""
-    number = parse_row_id(text_of(request, "link", "choose the link to end")) or 0
+    number = parse_row_id(text_of(request, "link", "Choose the link to end")) or 0
     link = get_object_or_404(SharedLink, pk=number)
     reason = request.POST.get("reason", "")
     shared_links.end(actor_of(request), link, reason=reason, now=timezone.now())

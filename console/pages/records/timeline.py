@@ -142,7 +142,7 @@ def table(request: HttpRequest) -> HttpResponseBase:
     except BadInput as error:
         return render_rejected(request, timeline_page, {error.field: [error.message]})
     except redis.RedisError as error:
-        errors = {"control": [f"is not responding ({error}); try again in a moment."]}
+        errors = {"control": [f"is not responding ({error}). Try again in a moment."]}
         return render_rejected(request, timeline_page, errors, 503)
     listed = record_export(request, f"timeline-{what}", pages, window=_format_file_time(window))
     return stream_download(
@@ -200,7 +200,7 @@ def mark_add(request: HttpRequest) -> ActionResult:
 @declare_action("mark.remove", timeline_page)
 def mark_remove(request: HttpRequest) -> ActionResult:
     """Remove a mark. Posted: mark (its number), reason."""
-    number = text_of(request, "mark", "choose the mark to remove")
+    number = text_of(request, "mark", "Choose the mark to remove")
     mark = get_object_or_404(Mark, pk=parse_row_id(number) or 0)
     marks.remove(actor_of(request), mark, reason=request.POST.get("reason", ""), now=timezone.now())
     return ActionResult(f"Mark {mark.title} removed.", reverse("timeline"))

@@ -136,5 +136,5 @@ def read_trace_choice(request: HttpRequest) -> Trace | None:
         return find_trace(settings.WEIR_DATA, choice, column, actor)
     file = request.FILES.get("file")
     if file is None:
-        raise BadInput("file", "is missing; choose a CSV file, or other arrivals.")
+        raise BadInput("file", "is missing. Choose a CSV file, or other arrivals.")
     return save_upload(settings.WEIR_DATA, file.name or "", cast(BinaryIO, file), column, actor)

@@ -262,8 +262,8 @@ def change(request: HttpRequest, name: str) -> ActionResult:
 @declare_action("task.define", tasks_page)
 def define(request: HttpRequest) -> ActionResult:
     """Create a task. Posted: name, job, and what `change` takes."""
-    name = text_of(request, "name", "enter a name")
-    job = text_of(request, "job", "choose a job, or enter python: and a dotted path")
+    name = text_of(request, "name", "Enter a name")
+    job = text_of(request, "job", "Choose a job, or enter python: and a dotted path")
     try:
         wanted = task_form.read_task(request.POST, job)
         task_steering.define(actor_of(request), name, wanted, request.POST.get("reason", ""))

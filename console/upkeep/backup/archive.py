@@ -71,9 +71,9 @@ def build_partial_path(path: Path) -> Path:
 def check_free(path: Path) -> None:
     """Raise `BadInput` if no backup can be written to this path."""
     if path.exists():
-        raise BadInput("FILE", f"{path} already exists; choose another name.")
+        raise BadInput("FILE", f"{path} already exists. Choose another name.")
     if not path.parent.is_dir():
-        raise BadInput("FILE", f"{path.parent} is not a folder; create it first.")
+        raise BadInput("FILE", f"{path.parent} is not a folder. Create it first.")
 
 
 def create_file(part: Path) -> int:
@@ -137,7 +137,7 @@ def open_backup(path: Path) -> Iterator[Backup]:
     try:
         source = zipfile.ZipFile(path)
     except OSError as error:
-        raise BadInput("FILE", f"{path} can't be read ({error.strerror}); give a backup file.") from None
+        raise BadInput("FILE", f"{path} can't be read ({error.strerror}). Give a backup file.") from None
     except DAMAGED:
         raise BadInput("FILE", HALF.format(why="it ends too early, or is not a backup")) from None
     with source:
@@ -154,7 +154,7 @@ def _check_source(source: zipfile.ZipFile) -> dict[str, Any]:
     except (*DAMAGED, OSError):
         raise BadInput("FILE", HALF.format(why="it is damaged")) from None
     if version > FORMAT:
-        raise BadInput("FILE", "was made by a newer version of Weir; install that version, then restore.")
+        raise BadInput("FILE", "was made by a newer version of Weir. Install that version, then restore.")
     missing = sorted(members - set(source.namelist()))
     if damaged or missing:
         raise BadInput("FILE", HALF.format(why=f"{damaged or missing[0]} is damaged or missing"))
@@ -162,7 +162,7 @@ def _check_source(source: zipfile.ZipFile) -> dict[str, Any]:
         split_relative_name(name, "FILE")
         kind = stat.S_IFMT(source.getinfo(name).external_attr >> 16)
         if kind not in (0, stat.S_IFREG):
-            raise BadInput("FILE", (f"contains {name!r} as a link or a device; restore a backup that Weir made."))
+            raise BadInput("FILE", (f"contains {name!r} as a link or a device. Restore a backup that Weir made."))
     # What the restore reads of the manifest.
     names = {name.removeprefix("nodes/") for name in manifest["members"] if name.startswith("nodes/")}
     if unknown := sorted(names - set(manifest.get("nodes", ()))):

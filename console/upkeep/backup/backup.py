@@ -30,7 +30,7 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
     Raises BadInput, QuiesceFailed, redis.RedisError, OSError; then there is no file.
     """
     if not database.is_complete():
-        raise BadInput("FILE", "can't be created: the database schema is out of date; run manage.py migrate first.")
+        raise BadInput("FILE", "can't be created: the database schema is out of date. Run manage.py migrate first.")
     modified: dict[str, float] = {}
     manifest: dict[str, Any] = {
         "made_at": timezone.now().isoformat(),
@@ -92,21 +92,21 @@ def check(backup: archive.Backup, data: Path, control: redis.Redis, urls: dict[s
     """Check whether it can be restored here. Raises `BadInput`; nothing was changed."""
     database.check_known(map(tuple, backup.manifest["migrations"]))
     if missing := sorted(set(backup.manifest["nodes"]) - set(urls)):
-        raise BadInput(variables.NODES.name, f"must list all nodes of the backup; node {missing[0]} is missing.")
+        raise BadInput(variables.NODES.name, f"must list all nodes of the backup. Node {missing[0]} is missing.")
     for name in ("", *backup.manifest["nodes"]):
         server = connect(urls[name]) if name else control
         patterns = servers.list_key_patterns(on_nodes=bool(name))
         if any(next(server.scan_iter(pattern, 1_000), None) for pattern in patterns):
             where = f"node {name}" if name else "the control server"
-            raise BadInput("FILE", f"can't be restored: {where} contains data; use an empty server.")
+            raise BadInput("FILE", f"can't be restored: {where} contains data. Use an empty server.")
     if _has_rows():
-        raise BadInput("FILE", "can't be restored: the database has entries; use an empty database.")
+        raise BadInput("FILE", "can't be restored: the database has entries. Use an empty database.")
     if older := files.list_leftovers(data, without=(backup.path,)):
         # A later checkpoint, or the log of another database, would be taken for the backup's.
         raise BadInput(
             "FILE",
-            f"can't be restored: {data} contains data of another plant ({older[0]}); "
-            "use an empty folder, or move everything except secret-key and backups/ out of it.",
+            f"can't be restored: {data} contains data of another plant ({older[0]}). "
+            "Use an empty folder, or move everything except secret-key and backups/ out of it.",
         )
     for inside in _list_kept_files(backup):
         resolve_inside_folder(data, inside, "FILE")

@@ -120,7 +120,7 @@ def check_known(migrations: Iterable[Migration]) -> None:
     newer = sorted(f"{app}.{name}" for app, name in set(migrations) - known)
     if newer:
         raise BadInput(
-            "FILE", f"was made by a newer version of Weir (it has {newer[0]}); install that version, then restore."
+            "FILE", f"was made by a newer version of Weir (it has {newer[0]}). Install that version, then restore."
         )
 
 

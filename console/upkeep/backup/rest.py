@@ -136,7 +136,7 @@ def quiesce(
     lease = create_backup_lease(control)
     with lease as fence:
         if fence is None:
-            raise QuiesceFailed("Another backup is in progress; try again when it is done.")
+            raise QuiesceFailed("Another backup is in progress. Try again when it is done.")
         now = timezone.now()
         for override in overrides.list_active(now).filter(name=pausing.CONSUMPTION, reason=REASON):
             overrides.end(override, by=by, now=now, control=control)  # of a backup that was killed: no other is running

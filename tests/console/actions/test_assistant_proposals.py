@@ -169,8 +169,8 @@ def test_what_a_person_set_since_it_was_proposed_is_not_replaced(loop, assistant
 @pytest.mark.parametrize(
     ("ago", "why"),
     [
-        (timedelta(minutes=2), "was last observed 120 s ago; check that the observer runs"),
-        (timedelta(minutes=-10), "was observed 600 s ahead of this host's clock; synchronize the clocks"),
+        (timedelta(minutes=2), "was last observed 120 s ago. Check that the observer runs"),
+        (timedelta(minutes=-10), "was observed 600 s ahead of this host's clock. Synchronize the clocks"),
     ],
 )
 def test_nothing_is_proposed_on_a_plant_that_nobody_observes_now(loop, assistant, ago, why):

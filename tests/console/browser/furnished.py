@@ -118,7 +118,7 @@ record_finished("walked-app", [
 RegisteredPlant.objects.create(name="walked-log", kind="kafka", url="kafka://127.0.0.1:9092")
 rows = [{"topic": "orders-of-all-shops-in-europe", "partition": number, "now": 41_000 + number, "then": 38_000,
          "skipped": 0, "again": 3_000 + number} for number in range(4)]
-for state, note in (("proposed", "operator has approved it; another user has to approve it."), ("done", "")):
+for state, note in (("proposed", "operator has approved it. Another user has to approve it."), ("done", "")):
     OffsetResetPlan.objects.create(
         plant="walked-log", group="billing", target="2026-11-30T20:00:00Z", partitions=rows, skipped=0, again=12_006,
         hash="c8" * 32, reason="The invoices of an hour are missing.", owner=admin, state=state, note=note,

@@ -61,7 +61,7 @@ def test_a_data_folder_that_can_t_be_written_to_is_said_in_one_line(inside, tmp_
     else:
         data.write_text("")
         data = data / inside
-    with pytest.raises(SystemExit, match=r"^--data: \S+ is not a writable folder \(.+\); choose another folder\.$"):
+    with pytest.raises(SystemExit, match=r"^--data: \S+ is not a writable folder \(.+\). Choose another folder\.$"):
         launch.main(["--data", str(data), "--prepare"])
 
 

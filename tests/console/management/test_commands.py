@@ -121,7 +121,7 @@ def test_split_refuses_by_name(monkeypatch, document, field):
 def test_a_refusal_steers_no_terminal(monkeypatch):
     document = json.dumps({"points": {"a": 1}, "count": 1, "\x1b]0;x\x07\u202e\nGröße": 1})
     refused = refusal(monkeypatch, "split", document, "-")
-    assert refused == "\\x1b]0;x\\x07\\u202e Größe: is unknown; the keys are points and count.\n"
+    assert refused == "\\x1b]0;x\\x07\\u202e Größe: is unknown. The keys are points and count.\n"
 
 
 def test_a_file_that_is_not_there_is_named(monkeypatch):
@@ -144,7 +144,7 @@ MEASURED = {
     ("name", "past"),
     [
         ("calm", ""),
-        ("late", "late: cores is 0.4; it must be at most 0.35.\nlate: share is 0.8; it must be at least 0.9.\n"),
+        ("late", "late: cores is 0.4. It must be at most 0.35.\nlate: share is 0.8. It must be at least 0.9.\n"),
         ("free", "free: no figure has a limit.\n"),
     ],
 )

@@ -169,7 +169,7 @@ def test_a_console_elsewhere_steers_no_terminal():
 @pytest.mark.parametrize(
     ("status", "body", "said"),
     [
-        (302, b"", "The console returned 302 (redirect); use the address that it redirects to."),
+        (302, b"", "The console returned 302 (redirect). Use the address that it redirects to."),
         (422, b'{"errors": {"\\u001b[2J": "x\\ny"}}', "?[2J: x y"),
     ],
 )

@@ -215,7 +215,7 @@ def test_who_changes_how_a_plant_is_reached_after_another_did_is_refused(browser
     answer = fetch(administrator, "/plants/register", {**change, "url": "http://north.example/control/main/v1"})
     assert (answer.status_code, list(answer.json()["errors"])) == (422, ["digest"])
     plain = administrator.post("/plants/register", {**change, "url": "http://south.example/control/main/v1"})
-    assert "east was changed in the meantime; reload the page" in (said := plain.content.decode())
+    assert "east was changed in the meantime. Reload the page" in (said := plain.content.decode())
     assert "Digest:" not in said
     assert RegisteredPlant.objects.get().url == "http://west.example/control/main/v1"
 

@@ -83,7 +83,7 @@ def test_each_malformed_csv_line_is_named_and_the_others_are_kept():
     rows, lines = read(text)
     assert [row["id"] for row in rows] == ["a", "e", "f"]
     assert [rejection.line for rejection in lines.rejections] == [3, 4, 5, 7]
-    assert "has 3 cells; the header has 2" in lines.rejections[0].error
+    assert "has 3 cells. The header has 2" in lines.rejections[0].error
 
 
 def test_a_time_beyond_all_numbers_is_named_and_the_others_are_kept():

@@ -70,7 +70,7 @@ def test_no_events_are_no_block(client, nodes):
 
 
 def test_an_unknown_queue_is_named_with_the_known_ones(client):
-    with pytest.raises(UnknownQueue, match=r"queue: orders is unknown; the queues are alert, process, telemetry"):
+    with pytest.raises(UnknownQueue, match=r"queue: orders is unknown. The queues are alert, process, telemetry"):
         client.publish("orders", [{"type": "x"}])
 
 

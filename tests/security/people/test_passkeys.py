@@ -308,7 +308,7 @@ def test_the_page_of_users_removes_a_passkey(phone, people, stored_snapshot):
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("weir.example", "need HTTPS; open Weir at https://weir.example"),
+        ("weir.example", "need HTTPS. Open Weir at https://weir.example"),
         ("127.0.0.1:8000", "open Weir at http://localhost:8000"),
     ],
 )
@@ -343,7 +343,7 @@ def test_a_user_has_a_limited_number_of_passkeys_with_names_and_each_authenticat
     assert add(viewer_at_home, Authenticator(), "x" * 65).status_code == 422
     monkeypatch.setattr(passkeys, "MAX_PASSKEYS", 1)
     assert viewer_at_home.post(OPTIONS).json()["errors"] == {
-        "passkeys": ["are limited to 1 per user; remove one first."]
+        "passkeys": ["are limited to 1 per user. Remove one first."]
     }
 
 

@@ -79,7 +79,7 @@ def test_a_person_has_so_many_runs_open_and_others_have_theirs(browsers, people,
     refused = begin(browsers["operator"])
     assert refused.status_code == 429 and int(refused["Retry-After"]) > 0
     (said,) = refused.json()["errors"]["run"]
-    assert said.startswith("operator has 3 runs queued or running; the limit is 3 (quota.open_runs).")
+    assert said.startswith("operator has 3 runs queued or running. The limit is 3 (quota.open_runs).")
     assert Experiment.objects.count() == Run.objects.count() == 3
     assert begin(browsers["administrator"]).status_code == 200
     assert runs.begin("retention", plant)  # the schedule's
@@ -124,6 +124,6 @@ def test_a_person_has_so_many_seconds_of_workers_an_hour(browsers, people, plant
     runs.end(spent, Run.State.CANCELLED, now)
     refused = begin(browsers["operator"])
     assert refused.status_code == 429
-    assert "has used 650 s of batch worker time in the last hour; the limit is 600 s" in str(refused.json())
+    assert "has used 650 s of batch worker time in the last hour. The limit is 600 s" in str(refused.json())
     Chunk.objects.filter(run=spent).update(beat_at=now - timedelta(hours=1, seconds=1))
     assert begin(browsers["operator"]).status_code == 200

@@ -262,7 +262,7 @@ def agree(plant, snapshot, plan, who, needed=2):
 def test_of_two_approvals_the_second_is_another_persons(plant, user, another, snapshot):
     plan = by_hand(plant, user, snapshot)
     first = agree(plant, snapshot, plan, user)
-    assert (first.state, first.note) == ("proposed", "desk-2 has approved it; another user has to approve it too.")
+    assert (first.state, first.note) == ("proposed", "desk-2 has approved it. Another user has to approve it too.")
     assert "already approved by you" in refusal(lambda: agree(plant, snapshot, plan, user)).message
     assert "already approved by you" in refusal(lambda: agree(plant, snapshot, plan, user, needed=1)).message
     second = agree(plant, snapshot, plan, another)

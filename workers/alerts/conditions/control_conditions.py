@@ -330,7 +330,7 @@ def loops_stopped(evidence: Evidence, window_seconds: float) -> Iterator[Reading
     overdue = _compute_overdue_seconds(evidence)
     if overdue is not None:
         cause = "Celery beat, the control worker, or the database is not responding"
-        yield Reading({}, overdue, f"No loop has ticked; a tick is {overdue:.0f} s overdue: {cause}.")
+        yield Reading({}, overdue, f"No loop has ticked. A tick is {overdue:.0f} s overdue: {cause}.")
 
 
 @register_condition(
@@ -436,7 +436,7 @@ def manual_change_open(evidence: Evidence, window_seconds: float) -> Iterator[Re
             continue
         hours = (evidence.now - change.since) / 3_600
         by = f" by {change.owner}" if change.owner else ""
-        said = f"{change.title}: {change.value}{by} for {hours:.0f} h, without an end; effect now: {change.effect}."
+        said = f"{change.title}: {change.value}{by} for {hours:.0f} h, without an end. Effect now: {change.effect}."
         kind, _, name = change.of.partition("/")
         places = {kind: name} if kind in ("loop", "queue", "node", "host") else {}
         yield Reading({"manual_change": change.key, "what": change.title, **places}, hours, said)

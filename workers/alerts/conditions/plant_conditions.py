@@ -183,7 +183,7 @@ def node_memory(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, node in evidence.plant.nodes.items():
         used, capacity = node.memory_bytes, node.memory_capacity_bytes
         share = None if used is None or not capacity else 100 * used / capacity
-        said = f"Node {name}: memory {share or 0:.0f} % used; a full node accepts no events."
+        said = f"Node {name}: memory {share or 0:.0f} % used. A full node accepts no events."
         yield Reading({"node": name}, share, said)
 
 
@@ -382,7 +382,7 @@ def pipeline_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
 )
 def throttled(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name in evidence.throttled:
-        yield Reading({"queue": name}, 1.0, f"Queue {name}: admission is throttled; its producers have to wait.")
+        yield Reading({"queue": name}, 1.0, f"Queue {name}: admission is throttled. Its producers have to wait.")
 
 
 @register_condition(

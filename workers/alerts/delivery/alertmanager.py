@@ -48,7 +48,7 @@ def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | 
         why = said.decode(errors="replace").strip()
         raise Failed(f"{get_server_name(url)} returned HTTP {status}: {why}", for_good=status in FOR_GOOD)
     if kind in PAGES:
-        raise Failed(f"{get_server_name(url)} returned a web page, not an Alertmanager response; check the address.")
+        raise Failed(f"{get_server_name(url)} returned a web page, not an Alertmanager response. Check the address.")
 
 
 def build_payload(content: Mapping[str, Any], now_seconds: float) -> list[dict[str, Any]]:
@@ -117,7 +117,7 @@ def _build_login_headers(receiver: Receiver, environment: Mapping[str, str] = va
         raise Failed(f"{error.field} {error.message} Change the receiver.") from None
     secret = read_secret_variable(name, environment)
     if not secret:
-        raise Failed(f"{name} is not set in the alerter's environment; set it, or remove it from the receiver.")
+        raise Failed(f"{name} is not set in the alerter's environment. Set it, or remove it from the receiver.")
     try:
         egress.check_header_secret(name, secret)
     except BadInput as error:

@@ -87,5 +87,5 @@ def read_address(receiver: Receiver, environment: Mapping[str, str] = variables.
         raise message_text.Failed(f"{error.field} {error.message} Change the receiver.") from None
     address = message_text.read_secret_variable(name, environment)
     if not address:
-        raise message_text.Failed(f"{name} is not set in the alerter's environment; set it to an Apprise address.")
+        raise message_text.Failed(f"{name} is not set in the alerter's environment. Set it to an Apprise address.")
     return address

@@ -171,12 +171,12 @@ def _answer(order: Mapping[str, Any]) -> dict[str, Any]:
     address = order["address"].strip()
     if re.split(r"[^a-z0-9+.-]", address.lower(), maxsplit=1)[0] in OF_THIS_HOST:
         return _report_refusal(
-            "The address names a local service of this host; use a service that is reached over the network."
+            "The address names a local service of this host. Use a service that is reached over the network."
         )
     targets = list_chat_targets(address, order["key"], asset)
     if not targets:
         return _report_refusal(
-            "Apprise does not support the address; use an address such as slack://… or pagerduty://…."
+            "Apprise does not support the address. Use an address such as slack://… or pagerduty://…."
         )
     try_one = _GuardedAttempt(order, EgressGuard(order["allowed"]))
     if targets[0].mark:

@@ -19,7 +19,7 @@ def skip_browser_message(message: Message, now_seconds: float) -> None:
 
 def refuse_schedule_message(message: Message, now_seconds: float) -> None:
     """Refuse a message to a schedule: the person on call receives it. Only a test gets here."""
-    raise Failed("A schedule receives no messages; test the receivers that the schedule names.", for_good=True)
+    raise Failed("A schedule receives no messages. Test the receivers that the schedule names.", for_good=True)
 
 
 CHANNELS: Mapping[str, Send] = {

@@ -21,7 +21,7 @@ def send(message: Message, now_seconds: float) -> str:
     not tried again: the others would receive the mail again each time.
     """
     if not settings.EMAIL_HOST:
-        raise Failed("No mail server is configured; set WEIR_SMTP_URL, such as smtp://user:password@host:587.")
+        raise Failed("No mail server is configured. Set WEIR_SMTP_URL, such as smtp://user:password@host:587.")
     content = message.content
     mail = EmailMessage(
         subject=format_subject(content),

@@ -44,7 +44,7 @@ def read_secret_variable(name: str, environment: Mapping[str, str]) -> str:
 # guillemets instead, which look alike.
 _TAGS = str.maketrans({"<": "\u2039", ">": "\u203a"})
 _CALL = re.compile(r"@(?=[*_]*(all|channel|everyone|here|room)\b)", re.IGNORECASE)
-CUT = "Truncated; see the console for the rest."
+CUT = "Truncated. See the console for the rest."
 _LINK = re.compile(r"\](?=[(\[:])")
 
 

@@ -101,5 +101,5 @@ class FeedReader:
         egress.check_secret_name(name, "secret_environment")
         url = variables.read_secret(name, self._environment)
         if not url:
-            raise BadInput(name, "is not set in the alerter's environment; set it to the feed's address.")
+            raise BadInput(name, "is not set in the alerter's environment. Set it to the feed's address.")
         return fetch_calendar(url, name)

@@ -39,7 +39,7 @@ def read_signing_key(receiver: Receiver, environment: Mapping[str, str] = variab
         raise Failed(error)
     secret = read_secret_variable(name, environment)
     if not secret:
-        raise Failed(f"{name} is not set in the alerter's environment; set it, or remove it from the receiver.")
+        raise Failed(f"{name} is not set in the alerter's environment. Set it, or remove it from the receiver.")
     return secret.encode()
 
 

@@ -51,7 +51,7 @@ def take(document: Mapping[str, Any], source: str, now: datetime) -> StoredRepor
     version.validate(document.get("version"), "version", end=".")
     alerts = document.get("alerts")
     if not isinstance(alerts, list) or len(alerts) > MAX_ALERTS:
-        raise BadInput("alerts", f"must be a list of at most {MAX_ALERTS} alerts; set max_alerts in the receiver.")
+        raise BadInput("alerts", f"must be a list of at most {MAX_ALERTS} alerts. Set max_alerts in the receiver.")
     rows, refused = _parse_alerts(alerts, source, now)
     kept = [row for row in rows if OWN not in row.labels]
     # Of two reports of one alert in a request, the later one counts: the database takes a row once.

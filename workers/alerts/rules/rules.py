@@ -136,7 +136,7 @@ def define(name: str, fields: Mapping[str, Any], now: datetime, revision: int | 
 
 def validate_fields(fields: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return all fields of a rule, the given ones in place of those before. Raises `BadInput`."""
-    checks.refuse_unknown(fields, FIELDS, "", message="is not a field of a rule; the fields are {known}.")
+    checks.refuse_unknown(fields, FIELDS, "", message="is not a field of a rule. The fields are {known}.")
     given = {**(before or {}), **fields}
     watched = get_condition(given.get("condition", ""))
     numbers: dict[str, Any] = {}

@@ -102,7 +102,7 @@ def extend(silence: Silence, until: datetime, now: datetime) -> None:
         raise BadInput("minutes", "must be a smaller number: a silence can end at most 7 days from now.")
     still = Silence.objects.filter(pk=silence.pk, ended_at__isnull=True, expires_at__gt=now)
     if not still.update(expires_at=until):
-        raise BadInput("silence", "has already ended; set a new one.")
+        raise BadInput("silence", "has already ended. Set a new one.")
 
 
 def _validate_minutes(minutes: object) -> float:

@@ -57,7 +57,7 @@ def plan_training_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpe
     if windows * rates > MAX_TRAINING_RATES:
         raise BadInput(
             "window_seconds",
-            f"results in {windows:,} windows a day with {rates:,} rates each; the limit is"
+            f"results in {windows:,} windows a day with {rates:,} rates each. The limit is"
             f" {MAX_TRAINING_RATES:,} in total. Choose longer windows, or a shorter history and horizon.",
         )
     yield from iterate_partition_chunks(values, where)
@@ -86,7 +86,7 @@ def extract_pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     step_seconds = values["step_seconds"]
     if step_seconds and (until - since).total_seconds() / step_seconds > MAX_STEPS:
         raise BadInput(
-            "step_seconds", f"results in more than {MAX_STEPS:,} steps; choose longer steps or a shorter range."
+            "step_seconds", f"results in more than {MAX_STEPS:,} steps. Choose longer steps or a shorter range."
         )
     # A block is stored under the day of its newest event, so some events of a day may be in the next day's partition.
     first, last = since.date().isoformat(), (until.date() + timedelta(days=1)).isoformat()
@@ -117,7 +117,7 @@ def iterate_comparison_chunks(values: Values, where: JobContext) -> Iterator[Chu
     here, queue = TimeRange(since, until), values["queue"] or ""
     there = here.shift(since - other)
     if there.since < here.until and here.since < there.until:
-        raise BadInput("other_since", "starts a range that overlaps the first range; choose separate ranges.")
+        raise BadInput("other_since", "starts a range that overlaps the first range. Choose separate ranges.")
     if not (here.list_partitions(where.data, queue) or there.list_partitions(where.data, queue)):
         raise BadInput("queue", "has no archived events in these ranges.")
     content = {"queue": queue, "here": [here.since, here.until], "there": [there.since, there.until]}

@@ -129,7 +129,7 @@ def work(lease: HeldChunk) -> ChunkResult:
 def _experiment(values: Mapping[str, Any]) -> Experiment:
     experiment = Experiment.objects.filter(pk=values["experiment"]).first()
     if experiment is None:
-        raise BadInput("experiment", f"{values['experiment']} does not exist; start it on the Lab page.")
+        raise BadInput("experiment", f"{values['experiment']} does not exist. Start it on the Lab page.")
     return experiment
 
 

@@ -20,7 +20,7 @@ def load_callable(path: str) -> Callable[[Any], Any]:
     """Return the callable at a dotted path. Raises BadInput("handler") naming the part that was not found."""
     module_name, _, name = path.rpartition(".")
     if not module_name:
-        raise BadInput("handler", f"python:{path} does not include a module; write python:package.module.name.")
+        raise BadInput("handler", f"python:{path} does not include a module. Write python:package.module.name.")
     try:
         attribute = getattr(importlib.import_module(module_name), name)
     except AttributeError:

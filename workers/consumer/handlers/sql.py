@@ -58,14 +58,14 @@ LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
 # libpq options that add hosts which are not in the address.
 NAMES_HOSTS = frozenset({"service", "servicefile", "oauth_issuer"})
 HIDES_HOSTS = (
-    "may lead to any host; write the host in the address, or move the address to a variable that url_environment names."
+    "may lead to any host. Write the host in the address, or move the address to a variable that url_environment names."
 )
 UNREADABLE = (
-    "PostgreSQL cannot parse the address; encode special characters of its password as in any URL:"
+    "PostgreSQL cannot parse the address. Encode special characters of its password as in any URL:"
     " @ as %40, % as %25, / as %2F, [ as %5B."
 )
 SERVER = (
-    "must be postgresql://user@host:port/name without a password or parameters; move any other address to a"
+    "must be postgresql://user@host:port/name without a password or parameters. Move any other address to a"
     " variable that url_environment names."
 )
 FILES = f"must be the SQLite file {FILE} in the data folder, or a .sqlite3 file below its folder {FOLDER}."
@@ -393,6 +393,6 @@ class Sql(Handler):
             egress.check_secret_name(name, "handler_options.url_environment")
         secret = variables.read_secret(name, environment)
         if name and not secret:
-            message = f"names {name}, which is not set in the worker's environment; set it or remove the option."
+            message = f"names {name}, which is not set in the worker's environment. Set it or remove the option."
             raise BadInput("handler_options.url_environment", message)
         return secret

@@ -152,6 +152,6 @@ class Webhook(Handler):
             egress.check_secret_host(name, urlsplit(url).hostname, field, environment)
         secret = variables.read_secret(name, environment)
         if name and not secret:
-            message = f"names {name}, which is not set in the worker's environment; set it or remove the option."
+            message = f"names {name}, which is not set in the worker's environment. Set it or remove the option."
             raise BadInput("handler_options.secret_environment", message)
         return secret.encode()

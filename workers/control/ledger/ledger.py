@@ -145,7 +145,7 @@ def record(ticks: Sequence[EvaluatedTick], now: datetime) -> list[EvaluatedTick]
         insert_rows([tick.entry for tick in ours], list(compress(entry_values, is_next)))
     for tick, is_recorded in zip(ticks, is_next, strict=True):
         if not is_recorded:
-            logger.warning("A later tick of %s has run; this tick is not recorded.", tick.loop.name)
+            logger.warning("A later tick of %s has run. This tick is not recorded.", tick.loop.name)
     return ours
 
 

@@ -137,7 +137,7 @@ class Dispatches:
         events = sum(assignment.events for assignment in assignments.values())
         written: list[EncodableT] = [start.tick, end.tick, json.dumps(end.to_document()), events, *documents]
         if not self._dispatch(keys=places, args=written):
-            raise DispatcherOvertaken("another process dispatches events for this application; stop it.")
+            raise DispatcherOvertaken("another process dispatches events for this application. Stop it.")
 
     def list_after(self, replica: str, tick: int, count: int | None = None) -> list[Assignment]:
         """Return a replica's assignments of later dispatches, in order."""

@@ -126,7 +126,7 @@ def group_by_prefix(networks: Mapping[ipaddress.IPv4Network, Row]) -> dict[int, 
 
 def _read_text(path: Path, field: str) -> str:
     """Return the text of a table. Raises `BadInput`."""
-    unreadable = f"{path.name} can't be read; it must be a CSV file in the reference folder"
+    unreadable = f"{path.name} can't be read. It must be a CSV file in the reference folder"
     try:
         file = os.open(path, _READ_ONLY)
     except (OSError, ValueError) as error:

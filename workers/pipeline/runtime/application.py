@@ -237,7 +237,7 @@ class PipelineProcess:
         except Py4JError as error:
             told = f"the Spark process is not responding ({describe_error(error)})"
             self._statuses.enter_state("failed", told)
-            raise WeirError(f"{told}; restart the pipeline.") from error
+            raise WeirError(f"{told}. Restart the pipeline.") from error
 
     def _host_applications(self, place: HostingPlace, reset: bool) -> None:
         # This process takes longest to start, so it starts first, and waits for the first topology of a new plant.

@@ -136,7 +136,7 @@ def lock_checkpoint(folder: Path) -> IO[str]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
-        raise CheckpointInUse(f"{folder} is in use by another pipeline process; stop that process first.") from None
+        raise CheckpointInUse(f"{folder} is in use by another pipeline process. Stop that process first.") from None
     return file
 
 

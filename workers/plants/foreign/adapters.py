@@ -103,7 +103,7 @@ def check(row: RegisteredPlant) -> None:
             "name", "must start with a lowercase letter and have at most 40 lowercase letters, digits, and hyphens."
         )
     if row.name == LOCAL:
-        raise BadInput("name", f"{LOCAL} is Weir's own plant; choose another name.")
+        raise BadInput("name", f"{LOCAL} is Weir's own plant. Choose another name.")
     kind = get_kind(row.kind)
     check_url(row.url, kind)
     if row.secret_environment:
@@ -113,7 +113,7 @@ def check(row: RegisteredPlant) -> None:
     for name, value in row.options.items():
         if name not in declared:
             known = ", ".join(declared) or "none"
-            raise BadInput(name, f"is unknown; options of {kind.name}: {known}.")
+            raise BadInput(name, f"is unknown. Options of {kind.name}: {known}.")
         if value != "":
             try:
                 declared[name].check(value, "options")
@@ -137,7 +137,7 @@ def check_url(url: str, kind: AdapterKind | None = None) -> None:
         return
     checked = egress.check_url(url) if kind is None else egress.check_url(url, schemes=kind.schemes, ports=kind.ports)
     if checked.query:
-        raise BadInput("url", "must not contain a password or a query; name the variable with the token instead.")
+        raise BadInput("url", "must not contain a password or a query. Name the variable with the token instead.")
 
 
 def _check_secret_host(

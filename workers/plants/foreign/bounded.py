@@ -121,5 +121,5 @@ def call_within(seconds: float, plant: str, call: Callable[P, T], *arguments: P.
     if errors:
         raise errors[0]
     if not answers:
-        raise PlantTimeout(f"{plant} did not complete the request within {seconds:g} s; it may still take effect.")
+        raise PlantTimeout(f"{plant} did not complete the request within {seconds:g} s. It may still take effect.")
     return answers[0]

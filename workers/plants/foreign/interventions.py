@@ -89,7 +89,7 @@ def extend(control: redis.Redis, plant: str, noted: Intervention, until_seconds:
     """Set a later end. Raise `BadInput` if the intervention is being undone, or was changed meanwhile."""
     later = replace_fields(noted, until=until_seconds)
     if noted.tried_at is not None or not replace(control, plant, noted, encode_document(later)):
-        raise BadInput("subject", "is being undone, or was changed meanwhile; reload the page.")
+        raise BadInput("subject", "is being undone, or was changed meanwhile. Reload the page.")
 
 
 def prepare_intervention(
@@ -116,7 +116,7 @@ def prepare_intervention(
     earlier = noted.get(_format_field(kind.name, subject))
     if kind.lasting and earlier is None and len(noted) >= MAX_IN_FORCE:
         raise BadInput(
-            "subject", f"exceeds the maximum of {MAX_IN_FORCE} active interventions; undo an intervention first."
+            "subject", f"exceeds the maximum of {MAX_IN_FORCE} active interventions. Undo an intervention first."
         )
     before = plant.read_before(kind.name, subject, value, earlier.before if earlier else "")
     return Intervention(kind=kind.name, subject=subject, value=value, before=before, by=by, until=until)

@@ -51,7 +51,7 @@ class MessagePreview:
 class MovedMessages:
     """moved: destination → messages ("": deleted); left: messages without an origin, which stay where they are.
 
-    missing: a destination that does not exist; its messages are at the end of their queue again.
+    missing: a destination that does not exist. Its messages are at the end of their queue again.
     """
 
     moved: Mapping[str, int]

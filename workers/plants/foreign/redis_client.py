@@ -100,7 +100,7 @@ def open_client(name: str, address: str) -> redis.Redis:
     except (ValueError, TypeError):
         # Its message would contain a part of the address.
         raise InvalidPlantResponse(
-            f"{name} contains an invalid address; percent-encode / : @ ? and # in the password as "
+            f"{name} contains an invalid address. Percent-encode / : @ ? and # in the password as "
             "%2F %3A %40 %3F and %23."
         ) from None
 

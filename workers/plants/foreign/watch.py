@@ -177,7 +177,7 @@ class PlantObserver:
         if len(text) > MAX_BYTES:
             size, most = f"{len(text) / 2**20:.0f} MiB", f"{MAX_BYTES >> 20} MiB"
             raise InvalidPlantResponse(
-                f"{self.row.name} returned {size}, more than the limit of {most}; register a smaller part of the plant."
+                f"{self.row.name} returned {size}, more than the limit of {most}. Register a smaller part of the plant."
             )
         return _add_figures(status, topology)
 

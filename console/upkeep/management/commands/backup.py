@@ -43,7 +43,7 @@ class Command(JsonCommand):
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         by = User.objects.filter(username=options["by"], is_active=True).first()
         if by is None:
-            raise BadInput("--by", f"{options['by']} is not an active user; name an administrator.")
+            raise BadInput("--by", f"{options['by']} is not an active user. Name an administrator.")
         server, path = control(), options["FILE"].absolute()
         if path.parent == settings.WEIR_DATA.absolute() / FOLDER:
             create_private_folder(path.parent)

@@ -67,7 +67,7 @@ class Command(OneLineCommand):
 
     def _build_statements(self, role: str, variable: str, for_workers: bool) -> list[sql.Composed]:
         if connection.vendor != "postgresql":
-            raise BadInput(variables.DATABASE_URL.name, "is not a PostgreSQL address; SQLite has no roles.")
+            raise BadInput(variables.DATABASE_URL.name, "is not a PostgreSQL address. SQLite has no roles.")
         if not NAME.match(role):
             raise BadInput("role", "must be 1 to 63 lowercase letters, digits, or _, and not start with a digit.")
         with connection.cursor() as cursor:
@@ -76,7 +76,7 @@ class Command(OneLineCommand):
             cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [role])
             known = cursor.fetchone() is not None
             if role == owner:
-                raise BadInput("role", f"{role} owns the tables; use another role for the application.")
+                raise BadInput("role", f"{role} owns the tables. Use another role for the application.")
             if known:
                 _check_no_other_rights(cursor, role)
         granted = ["GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {name}"]
@@ -105,7 +105,7 @@ def _check_no_other_rights(cursor: CursorWrapper, role: str) -> None:
     )
     if granted := [name for (name,) in cursor.fetchall()]:
         first = f"REVOKE {granted[0]} FROM {role}"
-        raise BadInput("role", f"{role} is a member of {', '.join(granted)} and has its rights; run {first} first.")
+        raise BadInput("role", f"{role} is a member of {', '.join(granted)} and has its rights. Run {first} first.")
     cursor.execute(
         "SELECT relname FROM pg_class WHERE relowner = %(role)s::regrole AND relname = ANY(%(tables)s)"
         " UNION SELECT proname FROM pg_proc WHERE proowner = %(role)s::regrole"
@@ -120,7 +120,7 @@ def _check_no_other_rights(cursor: CursorWrapper, role: str) -> None:
         more = f" and {len(owned) - 1} more" if len(owned) > 1 else ""
         raise BadInput(
             "role",
-            f"{role} owns {owned[0]}{more}, so it can drop the audit log's triggers; run ALTER … OWNER TO"
+            f"{role} owns {owned[0]}{more}, so it can drop the audit log's triggers. Run ALTER … OWNER TO"
             " the role that migrates, or use another role.",
         )
 

@@ -40,7 +40,7 @@ def write_bundle(path: Path) -> Path:
     try:
         bundle.make(path)
     except FileExistsError:
-        raise CommandError(f"--bundle: {path} already exists; choose another name.", returncode=2) from None
+        raise CommandError(f"--bundle: {path} already exists. Choose another name.", returncode=2) from None
     except OSError as error:
         raise CommandError(f"--bundle: {path} can't be written ({error.strerror}).", returncode=2) from None
     return path

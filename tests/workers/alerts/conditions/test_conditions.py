@@ -139,7 +139,7 @@ def test_a_manual_change_without_an_end_is_reminded_of_until_it_gets_one(looks):
     looks.look()
     assert not Alert.objects.exists()
     looks.pass_seconds(10)
-    assert the_alert().sentence == ("Node n4: drained by mika for 8 h, without an end; effect now: n1 serves its load.")
+    assert the_alert().sentence == ("Node n4: drained by mika for 8 h, without an end. Effect now: n1 serves its load.")
     looks.snapshot = plant(hands=[{**change, "until": looks.now + 60, "remind_at": None}])
     looks.look()
     assert the_alert().state == "resolved"

@@ -157,10 +157,10 @@ def check(address: PlantAddress) -> None:
         read_layout(address)
         parse_database_number(get_virtual_host(address))
     elif address.get_option(TRANSPORT_OPTIONS):
-        raise BadInput(TRANSPORT_OPTIONS, "applies to Redis only; remove it.")
+        raise BadInput(TRANSPORT_OPTIONS, "applies to Redis only. Remove it.")
     management = address.get_option("management")
     if management and egress.check_url(management, "management").query:
-        raise BadInput("management", "must be an address without a query; Weir sends the secret with each request.")
+        raise BadInput("management", "must be an address without a query. Weir sends the secret with each request.")
 
 
 def build_guard(address: PlantAddress) -> Sequence[GuardManifest]:

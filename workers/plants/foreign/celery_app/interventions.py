@@ -199,7 +199,7 @@ class AppInterventions:
         if not left_out:
             return asked, {}
         names = _format_some(left_out)
-        said = f"The command was not sent to workers that responded late: {names}; repeat it to include them."
+        said = f"The command was not sent to workers that responded late: {names}. Repeat it to include them."
         return asked, {left_out[0]: PlantUnavailable(said)}
 
 

@@ -123,9 +123,9 @@ def read_layout(address: PlantAddress) -> RedisLayout:
     separator, prefix = address.get_option("separator"), address.get_option("prefix")
     declared = options.get("sep")
     if declared and separator and declared not in SEPARATORS[separator]:
-        raise BadInput("separator", f"is {separator}, but {OPTION} has sep {declared!r}; remove one.")
+        raise BadInput("separator", f"is {separator}, but {OPTION} has sep {declared!r}. Remove one.")
     if prefix and options.get("global_keyprefix", prefix) != prefix:
-        raise BadInput("prefix", f"differs from global_keyprefix in {OPTION}; remove one.")
+        raise BadInput("prefix", f"differs from global_keyprefix in {OPTION}. Remove one.")
     separators = (declared,) if declared else SEPARATORS[separator or ANY_SEPARATOR]
     usual = RedisLayout()
     return RedisLayout(

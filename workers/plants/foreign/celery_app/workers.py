@@ -37,7 +37,7 @@ MAX_MISSED = 500
 NOTE_SECONDS = 10.0  # interval at which an answering worker is recorded again
 WHY = (
     "it did not report a shutdown: it was killed, is frozen, or lost its broker connection. Restart it on its host if"
-    " it is still needed; otherwise this note disappears within an hour"
+    " it is still needed. Otherwise this note disappears within an hour"
 )
 BEATS = (
     "it still sends heartbeats: its remote control is disabled (worker_enable_remote_control), or its host is"

@@ -102,7 +102,7 @@ def read_task_count(declared: DeclaredOperator, readings: Readings) -> int:
         raise PlantUnavailable(f"Sensor {quantity} returned no task count for {declared.name}.")
     if value < 0 or value > MAX_TASKS or abs(value - round(value)) > 1e-6:
         raise InvalidPlantResponse(
-            f"Sensor {quantity} returned {value:g} tasks for {declared.name}; the count must be a whole"
+            f"Sensor {quantity} returned {value:g} tasks for {declared.name}. The count must be a whole"
             f" number from 0 to {MAX_TASKS:,}."
         )
     return round(value)

@@ -118,7 +118,7 @@ class PrometheusClient:
                 raise InvalidPlantResponse(f"{name}: {shown} returned a {kind} instead of a single number.")
             if len(result) > 1:
                 raise InvalidPlantResponse(
-                    f"{name}: {shown} returned {len(result)} series; combine them with sum() or max()."
+                    f"{name}: {shown} returned {len(result)} series. Combine them with sum() or max()."
                 )
             return _parse_number(result[0]["value"][1]) if result else None
         except (KeyError, IndexError, TypeError, ValueError) as error:

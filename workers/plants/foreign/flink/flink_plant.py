@@ -203,7 +203,7 @@ class FlinkPlant(Adapter):
         wanted = f" named {self._wanted}" if self._wanted else ""
         names = ", ".join(str(job["name"]) for job in running) or "none"
         raise PlantUnavailable(
-            f"{self._client.name} has {len(fitting)} running jobs{wanted} instead of 1; choose a running job"
+            f"{self._client.name} has {len(fitting)} running jobs{wanted} instead of 1. Choose a running job"
             f" with the option job: {names}."
         )
 

@@ -101,7 +101,7 @@ def _load_library() -> ctypes.CDLL:
     site = Path(confluent_kafka.__file__).parents[1]
     path = next((candidate for pattern in _LIBRARIES for candidate in sorted(site.glob(pattern))), None)
     if path is None:
-        raise UncheckedLibrary("librdkafka is not next to confluent-kafka; install its wheel from PyPI.")
+        raise UncheckedLibrary("librdkafka is not next to confluent-kafka. Install its wheel from PyPI.")
     library = ctypes.CDLL(str(path))
     library.rd_kafka_opaque.argtypes, library.rd_kafka_opaque.restype = [ctypes.c_void_p], ctypes.c_void_p
     library.rd_kafka_conf.argtypes, library.rd_kafka_conf.restype = [ctypes.c_void_p], ctypes.c_void_p

@@ -238,7 +238,7 @@ def inspect(address: PlantAddress) -> FoundPlant:
 def check(address: PlantAddress) -> None:
     """Raise `BadInput` for invalid options."""
     if address.get_option("mechanism") and not address.get_option("user"):
-        raise BadInput("user", "is missing; a mechanism requires a user.")
+        raise BadInput("user", "is missing. A mechanism requires a user.")
     for broker in split_names(address.get_option("brokers")):
         parse_broker(broker)
 

@@ -68,7 +68,7 @@ def plan_reset(cluster: KafkaCluster, group: str, target: str) -> OffsetReset:
         count = f"{members} member{'' if members == 1 else 's'}"
         raise BadInput(
             "group",
-            f"{group[:100]} is {state} and has {count}; stop its consumers first. Kafka changes the offsets only of an"
+            f"{group[:100]} is {state} and has {count}. Stop its consumers first. Kafka changes the offsets only of an"
             " empty group.",
         )
     if not committed:

@@ -50,7 +50,7 @@ def approve(plan: int, hash: str, user: User, reason: str, *, now: datetime, nee
     if len(row.approvals) >= needed:
         return _change(row, State.APPROVED, "")
     row.expires_at = now + get_approval_timeout()
-    return _change(row, State.PROPOSED, f"{get_user_name(user)} has approved it; another user has to approve it.")
+    return _change(row, State.PROPOSED, f"{get_user_name(user)} has approved it. Another user has to approve it.")
 
 
 @transaction.atomic
@@ -58,7 +58,7 @@ def reject(plan: int, user: User, reason: str, *, now: datetime) -> OffsetResetP
     """Reject a proposed plan, permanently."""
     why, row = read_reason(reason), lock_plan(plan)
     if row.state != State.PROPOSED:
-        raise BadInput("plan", f"is {row.state}; only a proposed plan can be rejected.")
+        raise BadInput("plan", f"is {row.state}. Only a proposed plan can be rejected.")
     return _change(row, State.REJECTED, f"Rejected by {get_user_name(user)}: {why}", now)
 
 

@@ -216,7 +216,7 @@ def test_an_app_of_which_nobody_answers_is_silent_and_nothing_counts_as_done(far
 def test_a_worker_that_answers_late_is_named_and_a_repetition_includes_it(far, control, begin, kind, command):
     subject, value = ("celery", "") if kind == PAUSE else ("shop.mail", "1/m")
     far.late = {command: [TWO]}
-    with pytest.raises(PlantUnavailable, match=rf"was not sent to workers that responded late: {TWO}; repeat it"):
+    with pytest.raises(PlantUnavailable, match=rf"was not sent to workers that responded late: {TWO}. Repeat it"):
         begin(kind, subject, value)
     assert {worker for worker, _ in [*far.paused, *far.limited]} == {ONE}
     far.late, far.limits["shop.mail"] = {}, "10/m"
