@@ -87,13 +87,18 @@ def revoke(
     require_permission(actor, "plant.scale", subjects=[f"plant/{plant}"])
     why, row = read_reason(reason), _get_plant(plant)
     if not 0 <= now - previewed_at <= MAX_PREVIEW_SECONDS:
-        raise BadInput("at", f"must be the time of a preview of the last {MAX_PREVIEW_SECONDS / 60:.0f} minutes.")
+        minutes = MAX_PREVIEW_SECONDS / 60
+        raise BadInput(
+            "at", f"must be the time of a preview of the last {minutes:.0f} minutes. Preview the tasks again."
+        )
     records, is_complete = _select(actor, plant, query, now)
     if not is_complete:
         raise BadInput("query", f"finds more than {MAX_TASKS:,} unfinished tasks. Narrow the search.")
     ids = [record.id for record in records if _first_seen(record) <= previewed_at]
     if not ids:
-        raise BadInput("query", "finds no unfinished task.")
+        raise BadInput(
+            "query", "finds no unfinished task that existed at the preview. Change the search, and preview it again."
+        )
     after = {"query": query, "tasks": len(ids), "terminate": terminate}
     with (
         adapters.open_bounded(row) as bounded,
@@ -111,7 +116,7 @@ def can_revoke_at(kind: str) -> bool:
 def _get_plant(plant: str) -> RegisteredPlant:
     row = get_registered_plant(plant)
     if not can_revoke_at(row.kind):
-        raise BadInput("plant", f"{plant} has no tasks that Weir can revoke.")
+        raise BadInput("plant", f"{plant} is not a plant whose tasks Weir can revoke. Choose an attached Celery app.")
     return row
 
 
@@ -121,7 +126,10 @@ def _select(actor: Actor, plant: str, query: str, now: float) -> tuple[Sequence[
         raise BadInput("query", "is missing. Enter a search, such as name:shop.pay.")
     asked = task_history.build_search(actor, query, plant, now=now)
     if asked.query.state in FINISHED:
-        raise BadInput("query", f"selects {asked.query.state} tasks. Only unfinished tasks can be revoked.")
+        state = asked.query.state
+        raise BadInput(
+            "query", f"selects {state} tasks, which can't be revoked. Replace state:{state} with state:{OPEN}."
+        )
     unfinished = TaskSearch(asked.plants, replace(asked.query, state=asked.query.state or OPEN))
     tasks = {record.id: record for record in task_history.iterate_tasks(actor, unfinished, MAX_TASKS + 1)}
     records = list(tasks.values())

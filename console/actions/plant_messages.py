@@ -106,7 +106,7 @@ def act(
         require_permission(actor, "messages.move")
     why, most = read_reason(reason), _check_count(count)
     if action == MOVE and (not destination or destination == queue):
-        raise BadInput("destination", "must be another queue.")
+        raise BadInput("destination", f"must be a queue other than {queue[:100]}, which has the messages.")
     if action == PURGE and confirm != queue:
         raise BadInput("confirm", f"must be the name {queue[:100]}: deleted messages can't be restored.")
     target = f"{plant} {queue}"
@@ -144,7 +144,7 @@ def _describe_messages(plant: str, messages: list[WaitingMessage]) -> list[Previ
 
 def _check_count(count: int) -> int:
     if not 0 < count <= MAX_MESSAGES:
-        raise BadInput("count", f"must be from 1 to {MAX_MESSAGES:,}.")
+        raise BadInput("count", f"must be from 1 to {MAX_MESSAGES:,}, not {count}.")
     return count
 
 
@@ -152,10 +152,10 @@ def _check_count(count: int) -> int:
 def _open(plant: str) -> Iterator[QueueMessages]:
     row = RegisteredPlant.objects.filter(name=plant).first()
     if row is None:
-        raise BadInput("plant", f"{plant[:40]} is not registered.")
+        raise BadInput("plant", f"{plant[:40]} is not registered. Choose an attached Celery app.")
     opened = adapters.get_kind(row.kind).open_messages
     if opened is None:
-        raise BadInput("plant", f"{plant} has no queues of a Celery app.")
+        raise BadInput("plant", f"{plant} has no queues of a Celery app. Choose an attached Celery app.")
     messages = opened(adapters.build_address(row), list_queue_names(plant))
     try:
         yield messages

@@ -145,7 +145,7 @@ def override_freeze(
     why = read_reason(reason)
     active = [row for row in occurrences.list_between(window, now, now) if row.is_active(now)]
     if window.kind != PlannedWindow.Kind.FREEZE or not active:
-        raise BadInput("window", f"{window.name} is not an active change freeze.")
+        raise BadInput("window", f"{window.name} is not an active change freeze. Choose a freeze that is in force.")
     until = min(now + parse_minutes(minutes, MAX_OVERRIDE), active[0].ends_at)
     made = FreezeOverride.objects.create(window=window, user=actor.account, reason=why, at=now, until=until)
     audit_log.record(actor, "freeze.override", str(window), reason=why, after={"until": until.isoformat()})
@@ -206,7 +206,10 @@ def _read_definition(fields: Mapping[str, Any], now: datetime) -> WindowDefiniti
     for subject in definition.scope:
         kind, _, name = subject.partition("/")
         if kind in known and name not in known[kind]:
-            raise BadInput("scope", f"has an unknown {kind}: {name}.")
+            raise BadInput(
+                "scope",
+                f"names the {kind} {name}, which does not exist. Remove it from the scope, or correct its name.",
+            )
     return definition
 
 

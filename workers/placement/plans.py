@@ -161,7 +161,7 @@ class ApprovedPlan(Protocol):
 def check_approval(plan: ApprovedPlan, hash: str, user: User, now: datetime) -> None:
     """Raise `BadInput` unless this person may approve the plan as shown, and it is still proposed."""
     if plan.state != Plan.State.PROPOSED:
-        raise BadInput("plan", f"is already {plan.state}; only a proposed plan can be approved. {plan.note}".strip())
+        raise BadInput("plan", f"is already {plan.state}. Only a proposed plan can be approved. {plan.note}".strip())
     if hash != plan.hash:
         raise BadInput("hash", "is not the hash of this plan. Reload the plan, check it, and approve it again.")
     if now >= plan.expires_at:
@@ -171,15 +171,15 @@ def check_approval(plan: ApprovedPlan, hash: str, user: User, now: datetime) -> 
 
 
 def explain_approval_refusal(plan: ApprovedPlan, user: User) -> str:
-    """Return why this person's approval can't be the next one, else "".
+    """Return a sentence that says why this person's approval can't be the next one; "" if it can.
 
     Two approvals are from two persons, and the second is not from the proposer.
     """
     name = get_user_name(user)
     if any(approval["by"] == name for approval in plan.approvals):
-        return "was already approved by you; another user has to approve it too."
+        return "You have already approved this plan. Another user has to approve it, too."
     if plan.approvals and plan.owner is not None and plan.owner.get_username() == name:
-        return "was proposed by you; another user has to give the second approval."
+        return "You have proposed this plan. Another user has to give the second approval."
     return ""
 
 

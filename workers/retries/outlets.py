@@ -23,5 +23,5 @@ def open_plan_outlet(plan: RetryPlan, name: str) -> RetryOutlet:
         raise UnknownPlant("plant", f"{plant} is not registered.")
     open_outlet = adapters.get_kind(row.kind).open_retry_outlet
     if open_outlet is None:
-        raise BadInput("plant", f"{plant} has no tasks that can be sent again: only Celery apps have.")
+        raise BadInput("plant", f"{plant} has no tasks that can be sent again. Choose an attached Celery app.")
     return open_outlet(adapters.build_address(row), name)

@@ -47,9 +47,12 @@ class NewPlan:
 def check_limits(limits: PaceLimits) -> PaceLimits:
     """Return the limits. Raises BadInput that names the field."""
     if not MIN_RATE <= limits.min_rate <= MAX_RATE:
-        raise BadInput("min_rate", f"must be from {MIN_RATE:g} to {MAX_RATE:,.0f} tasks per second.")
+        raise BadInput(
+            "min_rate", f"must be from {MIN_RATE:g} to {MAX_RATE:,.0f} tasks per second, not {limits.min_rate:g}."
+        )
     if not limits.min_rate <= limits.max_rate <= MAX_RATE:
-        raise BadInput("max_rate", f"must be from the minimum rate to {MAX_RATE:,.0f} tasks per second.")
+        takes = f"must be from the minimum rate, {limits.min_rate:g}, to {MAX_RATE:,.0f} tasks per second"
+        raise BadInput("max_rate", f"{takes}, not {limits.max_rate:g}.")
     if len(limits.calls) > MAX_NAME:
         raise BadInput("calls", f"must have at most {MAX_NAME} characters, not {len(limits.calls)}.")
     return limits
@@ -60,7 +63,9 @@ def propose(new: NewPlan, user: User, reason: str, now: datetime) -> RetryPlan:
     why = read_reason(reason)
     check_limits(new.limits)
     if not new.items:
-        raise BadInput("query", "selects no task that can be retried.")
+        raise BadInput(
+            "query", "selects no task that can be retried. Change the search. A dry run shows why each task is skipped."
+        )
     return RetryPlan.objects.create(
         kind=new.kind,
         plant=new.plant,
@@ -140,7 +145,7 @@ def lock_plan(plan: int) -> RetryPlan:
     """Return a plan, locked until the transaction ends. Raises BadInput if there is none."""
     row = RetryPlan.objects.select_for_update().filter(pk=plan).first()
     if row is None:
-        raise BadInput("plan", f"{plan} does not exist.")
+        raise BadInput("plan", f"{plan} does not exist. Choose a plan of the list of retry plans.")
     return row
 
 

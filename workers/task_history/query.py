@@ -114,7 +114,7 @@ def parse_query(text: str, now: float, fields: Mapping[str, str] | None = None) 
     if len(text) > MAX_LENGTH:
         raise BadInput("query", f"must have at most {MAX_LENGTH:,} characters.")
     if text.count('"') % 2:
-        raise BadInput("query", "has an opening quote without a closing one.")
+        raise BadInput("query", "has an opening quote without a closing one. Add the closing quote.")
     query = TaskQuery()
     for match in _PART.finditer(text):
         key, quoted, plain = match["key"], match["quoted"], match["plain"]
@@ -148,7 +148,7 @@ def _add_word(query: TaskQuery, word: str) -> TaskQuery:
 
 def _add_text(query: TaskQuery, text: str) -> TaskQuery:
     if not text.strip():
-        raise BadInput("query", "has an empty text in quotes.")
+        raise BadInput("query", "has an empty text in quotes. Enter a text, or remove the quotes.")
     _check_number(query)
     return replace(query, texts=(*query.texts, text.lower()))
 
@@ -167,7 +167,7 @@ def _set_field(query: TaskQuery, key: str, value: str, now: float) -> TaskQuery:
     if key == "state" and value not in (*STATES, OPEN):
         raise BadInput("state", f"must be one of {', '.join((*STATES, OPEN))}, not {value[:40]}.")
     if key == "id" and len(value) < SHORT_ID:
-        raise BadInput("id", f"must have at least {SHORT_ID} characters.")
+        raise BadInput("id", f"must have at least {SHORT_ID} characters, not {len(value)}.")
     changed: TaskQuery = replace(query, **{key: value})  # type: ignore[arg-type] # all of these are texts
     return changed
 

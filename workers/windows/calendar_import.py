@@ -109,7 +109,7 @@ def _build_window(event: Any, file: CalendarFile, rrule: str = "", exceptions: S
     length = end - begin if isinstance(event["DTSTART"].dt, datetime) else _get_days(event)
     minutes = round(length / timedelta(minutes=1))
     if minutes < 1 or timedelta(minutes=minutes) != length:
-        raise BrokenEvent("must last at least a minute, and whole minutes.")
+        raise BrokenEvent("must last a whole number of minutes, at least one.")
     zone = _get_zone(event, file)
     return CalendarWindow(
         uid=format_one_line(str(event.get("UID", "")))[:MAX_UID],

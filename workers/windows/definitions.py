@@ -91,7 +91,7 @@ def read_local_time(text: object, time_zone: str, now: datetime) -> datetime:
     if at.tzinfo is not None:
         at = at.astimezone(ZoneInfo(time_zone)).replace(tzinfo=None)
     if abs(at.year - now.year) > MAX_YEARS:
-        raise BadInput("start", f"must be within {MAX_YEARS} years.")
+        raise BadInput("start", f"must be at most {MAX_YEARS} years before or after today, not {at:%Y-%m-%d}.")
     return at.replace(microsecond=0, fold=0)
 
 
@@ -189,12 +189,15 @@ def find_occurrence(window: PlannedWindow, local_start: str, now: datetime) -> W
     except ValueError:
         raise BadInput("occurrence", "must be the local start of an occurrence, such as 2026-11-22T02:00:00.") from None
     if abs(start.year - now.year) > MAX_YEARS:
-        raise BadInput("occurrence", f"must be within {MAX_YEARS} years.")
+        raise BadInput("occurrence", f"must be at most {MAX_YEARS} years before or after today, not {start:%Y-%m-%d}.")
     at = occurrences.get_recurrence(window).convert_to_instant(start)
     for row in occurrences.list_between(window, at, at + timedelta(seconds=1)):
         if row.local_start == start.isoformat() and row.ends_at > now:
             return row
-    raise BadInput("occurrence", f"{local_start[:30]} is over, canceled, or no start of this window.")
+    raise BadInput(
+        "occurrence",
+        f"{local_start[:30]} is not the start of a current or later occurrence. Choose one of the listed occurrences.",
+    )
 
 
 def end_occurrence(window: PlannedWindow, occurrence: WindowOccurrence, now: datetime) -> None:

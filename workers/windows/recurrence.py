@@ -124,7 +124,7 @@ def read_recurrence(start: datetime, time_zone: str, rule: object) -> Recurrence
     except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
         raise BadInput("rrule", f"can't be read: {str(error)[:80]}.") from None
     if first is None:
-        raise BadInput("rrule", "never occurs after the start.")
+        raise BadInput("rrule", "never occurs after the start. Change the rule or the start.")
     return recurrence
 
 
@@ -137,7 +137,7 @@ def _check_parts(parts: dict[str, str]) -> None:
     if unknown := sorted(parts.keys() - allowed):
         raise BadInput("rrule", f"can't have {unknown[0]} with FREQ={frequency}. Use {', '.join(sorted(allowed))}.")
     if "UNTIL" in parts and "COUNT" in parts:
-        raise BadInput("rrule", "can't have both COUNT and UNTIL.")
+        raise BadInput("rrule", "can't have both COUNT and UNTIL. Remove one of them.")
     for name in ("INTERVAL", "COUNT"):
         number = parts.get(name, "1")
         if not number.isdecimal() or not 1 <= int(number) <= 1_000:
@@ -152,7 +152,7 @@ def _convert_until(until: re.Match[str], start: datetime, time_zone: str) -> str
     try:
         at = datetime.fromisoformat(f"{day}T{clock or '235959'}")
     except ValueError:
-        raise BadInput("rrule", f"has an UNTIL that is no date: {day}.") from None
+        raise BadInput("rrule", f"has an UNTIL that is not a date: {day}. Write it as 20261231.") from None
     if is_utc:
         at = at.replace(tzinfo=UTC).astimezone(ZoneInfo(time_zone)).replace(tzinfo=None)
     if at.year > start.year + MAX_YEARS:

@@ -306,7 +306,7 @@ def test_two_persons_approve_where_their_role_is_set_so(browsers, people, plant,
     assert (again.status_code, list(again.json()["errors"])) == (422, ["plan"])
     page = browsers["operator"].get(f"/plans/{plan.pk}/")
     assert "1 of 2 approvals" in page.content.decode()
-    assert "already approved by you" in page.context["approval"].refusal
+    assert "You have already approved" in page.context["approval"].refusal
     execution.advance_all(plant.control, plant.now)
     assert Plan.objects.get().state == "proposed"
     assert fetch(browsers["administrator"], address, posted).status_code == 200

@@ -95,7 +95,7 @@ def test_what_can_not_be_replayed_is_refused_by_name(loop):
     with pytest.raises(BadInput, match="must be above 0"):
         ask(loop, 7.0)
     other = Loop.objects.create(name="flow/performance", law="flow", target={"application": "performance"})
-    with pytest.raises(BadInput, match="no baseline to replay. Laws with a baseline: worker_rate"):
+    with pytest.raises(BadInput, match=r"no baseline to replay\. Laws with a baseline: worker_rate"):
         ask(other)
 
 

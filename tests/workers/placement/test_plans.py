@@ -263,8 +263,8 @@ def test_of_two_approvals_the_second_is_another_persons(plant, user, another, sn
     plan = by_hand(plant, user, snapshot)
     first = agree(plant, snapshot, plan, user)
     assert (first.state, first.note) == ("proposed", "desk-2 has approved it. Another user has to approve it too.")
-    assert "already approved by you" in refusal(lambda: agree(plant, snapshot, plan, user)).message
-    assert "already approved by you" in refusal(lambda: agree(plant, snapshot, plan, user, needed=1)).message
+    assert "You have already approved" in refusal(lambda: agree(plant, snapshot, plan, user)).message
+    assert "You have already approved" in refusal(lambda: agree(plant, snapshot, plan, user, needed=1)).message
     second = agree(plant, snapshot, plan, another)
     assert (second.state, [each["by"] for each in second.approvals]) == ("approved", ["desk-2", "desk-3"])
 
@@ -273,7 +273,7 @@ def test_who_proposed_a_plan_is_not_the_second_to_approve_it(plant, user, anothe
     plan = by_hand(plant, user, snapshot)
     agree(plant, snapshot, plan, another)
     refused = refusal(lambda: agree(plant, snapshot, plan, user))
-    assert (refused.field, "proposed by you" in refused.message) == ("plan", True)
+    assert (refused.field, "You have proposed this plan" in refused.message) == ("plan", True)
     assert Plan.objects.get().state == "proposed"
     assert agree(plant, snapshot, plan, django_user_model.objects.create(username="desk-4")).state == "approved"
 

@@ -182,21 +182,21 @@ class Adapter(ElasticPlant):
 
         Only of kinds with `AdapterKind.starts_tasks`. Raise what `get_topology` raises.
         """
-        raise BadInput("plant", "has no tasks that Weir can start.")
+        raise BadInput("plant", "is of a kind whose tasks Weir can't start. Choose an attached Celery app.")
 
     def start_task(self, request: TaskRequest) -> None:
         """Send a checked task once.
 
         Raise `PlantUnavailable` if it is unknown whether the plant got it. It is not sent again then.
         """
-        raise BadInput("plant", "has no tasks that Weir can start.")
+        raise BadInput("plant", "is of a kind whose tasks Weir can't start. Choose an attached Celery app.")
 
     def revoke_tasks(self, task_ids: Sequence[str], terminate: bool) -> None:
         """Keep tasks from starting. terminate: also end those that run. Tasks that ended don't change.
 
         Only of kinds with `AdapterKind.revokes_tasks`. Raise what `get_topology` raises.
         """
-        raise BadInput("plant", "has no tasks that Weir can revoke.")
+        raise BadInput("plant", "is of a kind whose tasks Weir can't revoke. Choose an attached Celery app.")
 
     def undo(self, kind: str, subject: str, before: str) -> None:
         """Restore the former value. Raise as `read_before` does, and `PartialUndo` if only a part followed."""

@@ -43,7 +43,11 @@ def check_task(
     consumers = [pool.worker for pool in pools if request.queue in pool.queues]
     unaware = [worker for worker in consumers if request.name not in registered.get(worker, {})]
     if unaware:
-        raise BadInput("queue", f"{request.queue} is consumed by {unaware[0]}, which doesn't know {request.name}.")
+        raise BadInput(
+            "queue",
+            f"{request.queue} is consumed by {unaware[0]}, which doesn't know {request.name}. Choose another queue, or"
+            " deploy the task there.",
+        )
 
 
 def describe_known(name: str, known: Iterable[str]) -> str:
@@ -52,7 +56,7 @@ def describe_known(name: str, known: Iterable[str]) -> str:
     if suggestion := suggest(name, names):
         return f"{suggestion}."
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return f"; choose from {', '.join(names[:MAX_NAMED]) or 'none'}{more}."
+    return f". Choose from {', '.join(names[:MAX_NAMED]) or 'none'}{more}."
 
 
 def send_task(app: Celery, plant: str, request: TaskRequest) -> None:

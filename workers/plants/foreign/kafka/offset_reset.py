@@ -19,7 +19,7 @@ from workers.plants.foreign.kafka.group_lag import EMPTY, Offsets, Partition
 from workers.plants.plant import InvalidPlantResponse
 
 EARLIEST, LATEST = "earliest", "latest"
-TARGET = f"must be {EARLIEST}, {LATEST}, a time such as 2026-11-30T20:00:00Z, or topic/partition=offset, …"
+TARGET = f"must be {EARLIEST}, {LATEST}, a time such as 2026-11-30T20:00:00Z, or topic/partition=offset pairs"
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,14 @@ def plan_reset(cluster: KafkaCluster, group: str, target: str) -> OffsetReset:
             " empty group.",
         )
     if not committed:
-        raise BadInput("group", f"{group[:100]} has no committed offsets.")
+        raise BadInput("group", f"{group[:100]} has no committed offsets that can be reset. Choose another group.")
     wanted = _find_offsets(cluster, committed, target)
     offsets = cluster.read_ranges(wanted)
     if missing := sorted(wanted.keys() - offsets.keys()):
         topic, partition = missing[0]
-        raise InvalidPlantResponse(f"The offsets of partition {partition} of topic {topic} can't be read now.")
+        raise InvalidPlantResponse(
+            f"The offsets of partition {partition} of topic {topic} can't be read now. Try again in a few seconds."
+        )
     rows = [
         build_partition_reset(partition, committed.get(partition), offset, offsets[partition])
         for partition, offset in sorted(wanted.items())
@@ -132,9 +134,9 @@ def _parse_time(text: str) -> float:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise BadInput("target", f"{TARGET}; not {text[:60]!r}.") from None
+        raise BadInput("target", f"{TARGET}, not {text[:60]!r}.") from None
     if at.tzinfo is None:
-        raise BadInput("target", "must have a time zone, such as 2026-11-30T20:00:00Z.")
+        raise BadInput("target", f"must have a time zone, such as 2026-11-30T20:00:00Z, not {text[:60]!r}.")
     return at.timestamp()
 
 
@@ -144,8 +146,10 @@ def _parse_offsets(text: str, committed: Mapping[Partition, int]) -> dict[Partit
         name, _, number = word.strip().rpartition("=")
         topic, _, partition = name.rpartition("/")
         if not (topic and partition.isdecimal() and number.isdecimal()):
-            raise BadInput("target", f"{TARGET}; not {word.strip()[:60]!r}.")
+            raise BadInput("target", f"{TARGET}, not {word.strip()[:60]!r}.")
         if (topic, int(partition)) not in committed:
-            raise BadInput("target", f"names {name[:60]}, for which the group has no committed offset.")
+            raise BadInput(
+                "target", f"names {name[:60]}, for which the group has no committed offset. Leave this partition out."
+            )
         offsets[topic, int(partition)] = int(number)
     return offsets

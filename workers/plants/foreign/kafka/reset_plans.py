@@ -72,7 +72,7 @@ def lock_plan(plan: int) -> OffsetResetPlan:
     """Return a plan, locked until the transaction ends. Raises BadInput if there is none."""
     row = OffsetResetPlan.objects.select_for_update().filter(pk=plan).first()
     if row is None:
-        raise BadInput("plan", f"{plan} does not exist.")
+        raise BadInput("plan", f"{plan} does not exist. Choose a reset of the list.")
     return row
 
 

@@ -80,7 +80,7 @@ def test_offsets_that_are_not_as_planned_afterwards_are_reported(plant, monkeypa
 
 def test_a_group_with_members_can_not_be_reset(plant, monkeypatch):
     monkeypatch.setattr(plant._cluster, "read_group", lambda name: ("stable", 2, {("orders", 0): 4}))
-    with pytest.raises(BadInput, match="billing is stable and has 2 members. Stop its consumers first"):
+    with pytest.raises(BadInput, match=r"billing is stable and has 2 members\. Stop its consumers first"):
         plant.plan_offset_reset(GROUP, "earliest")
 
 
