@@ -14,7 +14,7 @@ from typing import Any, Self
 import orjson
 
 from bench.celery.brokers import rabbitmq, valkey
-from bench.plant.running_plant import ROOT, clean_environment, manage
+from bench.plant.running_plant import ROOT, clean_environment, manage, start_program
 from bench.queues.node_servers import node_servers
 from console.embedded.processes import build_worker_process
 
@@ -134,13 +134,4 @@ class RetryInstallation:
         return manage(self._environment, "shell", "-v", "0", "-c", f"from {WEIR} import *; {call}")
 
     def _spawn(self, *arguments: str) -> "subprocess.Popen[bytes]":
-        with (self._folder / "log").open("a") as log:
-            return subprocess.Popen(
-                [sys.executable, *arguments],
-                cwd=ROOT,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        return start_program([sys.executable, *arguments], self._environment, self._folder / "log")

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bench.faults.namespaces import end_leftovers, kill_processes
-from bench.plant.running_plant import ROOT, clean_environment
+from bench.plant.running_plant import clean_environment, start_program
 
 NETWORK = "10.78.0"
 DESK = f"{NETWORK}.1"  # the address of this host on the bridge
@@ -66,14 +66,6 @@ class CpuLimit:
         with suppress(FileNotFoundError):
             await_true(lambda: not (self._folder / "cgroup.procs").read_text(), END_SECONDS, "the processes end")
             self._folder.rmdir()
-
-
-def start_program(command: list[str], environment: dict[str, str], log_file: Path) -> subprocess.Popen[bytes]:
-    """Start a program in a session of its own. It appends its output to the log file."""
-    with log_file.open("ab") as log:
-        return subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
 
 
 class ExecutorHosts:

@@ -28,16 +28,9 @@ import pyarrow.compute as pc
 import redis
 
 from bench.pipeline.events import generate_events
-from bench.pipeline.executor_hosts import (
-    DESK,
-    ExecutorHosts,
-    await_true,
-    executor_hosts,
-    explain_missing,
-    start_program,
-)
+from bench.pipeline.executor_hosts import DESK, ExecutorHosts, await_true, executor_hosts, explain_missing
 from bench.pipeline.plant import NODES, Plant, Recorder, plant
-from bench.plant.running_plant import clean_environment
+from bench.plant.running_plant import clean_environment, start_program
 from queues import keys
 from queues.control.replies import expect_bytes
 from queues.events.block import decode

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from bench.plant.running_plant import start_program
 from queues.events import block
 from queues.publishing.client import Client
 from queues.segments.segment import Segment
@@ -24,7 +25,6 @@ from tests.workers.pipeline.matching.patterns import match_all
 from workers.pipeline.declaration.declaration import read_application
 from workers.pipeline.patterns.graph import compute_key_groups
 
-ROOT = Path(__file__).resolve().parents[3]
 DECLARATION = """
 name: exact
 queues: [telemetry]
@@ -72,16 +72,7 @@ class Running:
 
     def start_program(self, log_name: str, *arguments: str) -> subprocess.Popen:
         """Start Python with these arguments, which writes this log."""
-        with (self._folder / log_name).open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, *arguments],
-                cwd=ROOT,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        return start_program([sys.executable, *arguments], self._environment, self._folder / log_name)
 
     @property
     def log(self) -> str:
