@@ -1,4 +1,4 @@
-"""The database of a simulation: an SQLite file in memory, with a connection for each simulated thread.
+"""The database of a simulation: an SQLite file on a RAM disk, with a connection for each simulated thread.
 
 Each statement lets other threads run before and after it. A statement that finds the database locked waits on virtual
 time, as long as the settings say. A crashed process's connection is rolled back and closed.

@@ -1,13 +1,13 @@
-"""Weir vanishes while it steers: how long until each system is under its own control again.
+"""All processes of Weir are killed while it controls attached systems: the time until all former values are restored.
 
-In each round a small installation starts, pauses a queue, limits a task, and resizes the pool of a stock Celery app on
-Valkey and of one on RabbitMQ, and holds a ScaledObject and a HorizontalPodAutoscaler. Then all of its processes are
-killed (SIGKILL) at a random moment between two renewals. In every third round this happens while it is still setting
-values. The guards run beside the systems all the time. `kmock` represents the Kubernetes API: nothing scales there.
+In each round, a small installation of Weir starts. It pauses a queue, limits a task, and resizes the pool of a stock
+Celery app on Valkey and of one on RabbitMQ, and it holds a ScaledObject and a HorizontalPodAutoscaler. Then all of its
+processes are killed (SIGKILL) at a random moment between two renewals of the leases. In every third round, this happens
+while Weir is still setting values. The guards always run beside the systems. `kmock` represents the Kubernetes API:
+nothing scales there.
 
-A round mostly waits for the end of the leases, which have their
-default duration (`WEIR_LEASE_SECONDS`). So up to MAX_SITES installations run
-at the same time, each with its own systems. They share the servers of the two brokers.
+A round mostly waits for the end of the leases, which have their default duration (`WEIR_LEASE_SECONDS`). Therefore, up
+to MAX_SITES installations run at the same time, each with its own systems. They share the servers of the two brokers.
 
 `--count` is the number of rounds. With `--seconds`, further rounds are started for that time.
 """
@@ -46,9 +46,9 @@ SIZES = {VALKEY: (1, 5), RABBITMQ: (1,)}
 
 @dataclass(frozen=True)
 class Round:
-    """seconds: from the kill until every system was under its own control. left: what was not restored; "": nothing.
+    """A round. seconds: from the kill until all former values were restored. left: what was not restored; "": nothing.
 
-    is_steered: whether Weir had set everything before the kill, unless it was to be killed earlier.
+    is_steered: whether Weir had set all values before the kill. True for rounds that are killed earlier on purpose.
     last: what was restored last.
     """
 
@@ -60,14 +60,14 @@ class Round:
 
 
 class Schedule:
-    """Gives out the numbers of rounds, from 0: at least `count`, and more until the deadline, until one has failed."""
+    """The numbers of the rounds, from 0: at least `count`, and more until the deadline. A failed round is the last."""
 
     def __init__(self, count: int, deadline: float) -> None:
         self._count, self._deadline = count, deadline
         self._lock, self._next, self._failed, self._repeated = threading.Lock(), 0, False, 0
 
     def take(self) -> int | None:
-        """Return the number of the next round; None: there is none."""
+        """Return the number of the next round; None if there is none."""
         with self._lock:
             if self._failed or (self._next >= self._count and time.monotonic() >= self._deadline):
                 return None
@@ -79,7 +79,7 @@ class Schedule:
             self._failed = True
 
     def repeat(self) -> None:
-        """Add a round, because one proved nothing; after too many, there is none."""
+        """Add a round in place of one in which Weir had not set all values. After too many of these, end."""
         with self._lock:
             self._count, self._repeated = self._count + 1, self._repeated + 1
             self._failed = self._failed or self._repeated > MAX_REPEATED
@@ -129,7 +129,7 @@ def run(seconds: float, count: int = MIN_ROUNDS) -> dict[str, Any]:
 
 
 class Site:
-    """An installation of Weir, and the systems that it steers."""
+    """An installation of Weir, and the systems that it controls."""
 
     def __init__(self, stack: ExitStack, folder: Path, brokers: Mapping[str, str], k8s: Cluster) -> None:
         """Start the apps and the guards. stack: ends them. brokers: system → address."""
@@ -151,7 +151,7 @@ class Site:
         self._apps = {name: StockApp(url) for name, url in brokers.items()}
 
     def run_rounds(self, schedule: Schedule) -> list[Round]:
-        """Run rounds until the schedule has none. A round that was not restored is the last one."""
+        """Run rounds until the schedule has no further one. A round with a value that was not restored is the last."""
         rounds: list[Round] = []
         try:
             while (number := schedule.take()) is not None:
@@ -180,11 +180,11 @@ class Site:
         self._weir.vanish()
         killed_at = time.monotonic()
         steering.join()
-        seconds, left, last = self._wait_for_own_control(killed_at)
+        seconds, left, last = self._wait_for_restoration(killed_at)
         return Round(number, seconds, left, is_steered, last)
 
     def _steer(self, number: int) -> None:
-        """Set everything by the API, as a user does. It fails at any point if Weir vanishes meanwhile."""
+        """Set all values with the API, as a user does. It may fail at any point, because Weir is killed meanwhile."""
         weir = self._weir
         with suppress(httpx.TransportError, WorkerSilent):
             for name, app in self._apps.items():
@@ -199,15 +199,15 @@ class Site:
                 weir.post(f"/plants/{KUBERNETES}/tasks", operator=operator, tasks=3 + number % 3)
 
     def _is_steered(self) -> bool:
-        """Return whether Weir has set something at each system; otherwise the round would prove nothing."""
+        """Return whether Weir has set values at each system. If not, the round measures nothing."""
         try:
             setups = [app.read() for app in self._apps.values()]
         except WorkerSilent:
             return False
         return bool(describe_held(self._k8s)) and all(row["limit"] and not row["queues"] for row in setups)
 
-    def _wait_for_own_control(self, killed_at: float) -> tuple[float, str, str]:
-        """Return the seconds until nothing differed any more, what differs after GIVE_UP_SECONDS, and what was last.
+    def _wait_for_restoration(self, killed_at: float) -> tuple[float, str, str]:
+        """Return the seconds until all values were restored, what differs after GIVE_UP_SECONDS, and what was last.
 
         The systems are read for longer than a lease in any case: a command that was on its way may take effect after
         the first reading.

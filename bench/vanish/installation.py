@@ -1,4 +1,4 @@
-"""A small installation of Weir that can vanish: web, observer, and worker-control, as ./run forks them.
+"""A small installation of Weir whose processes can be killed: web, observer, and control worker, as ./run forks them.
 
 The control server and the database stay. One process imports the programs once, and forks them at each start.
 """
@@ -33,7 +33,7 @@ class ApiRefusal(RuntimeError):  # noqa: N818
 
 
 class VanishingWeir:
-    """Use as a context manager. plants: the arguments of `manage.py attach` for each."""
+    """An installation, as a context manager. plants: the arguments of `manage.py attach` for each."""
 
     def __init__(self, folder: Path, plants: Mapping[str, list[str]]) -> None:
         self._folder, self._plants = folder, plants
@@ -58,7 +58,7 @@ class VanishingWeir:
         manage(environment, "seed")
         for name, arguments in self._plants.items():
             manage(environment, "attach", *arguments, "--name", name, "--register", "--yes")
-        token = json.loads(manage(environment, "token", "vanish", "--role", "administrator", "--json"))["token"]
+        token = json.loads(manage(environment, "token", "bench", "--role", "administrator", "--json"))["token"]
         headers = {"Authorization": f"Bearer {token}"}
         self.api = self._stack.enter_context(httpx.Client(headers=headers, timeout=30.0))
         log = self._stack.enter_context((self._folder / "log").open("w"))
@@ -101,14 +101,14 @@ class VanishingWeir:
 
     def post(self, path: str, **body: object) -> dict[str, Any]:
         """Post to the API. Raises `ApiRefusal`."""
-        answer = self.api.post(path, json={"reason": "bench vanish", **body})
+        answer = self.api.post(path, json={"reason": "benchmark", **body})
         if answer.status_code >= 300:
             raise ApiRefusal(f"{path}: {answer.status_code} {answer.text[:500]}")
         document: dict[str, Any] = answer.json()
         return document
 
     def vanish(self) -> None:
-        """Kill all processes at once, without a word."""
+        """Kill all processes of Weir with SIGKILL."""
         for pid in self._pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

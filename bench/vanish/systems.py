@@ -1,4 +1,4 @@
-"""The systems that Weir steers until it vanishes, each read directly, and not through Weir."""
+"""The systems that Weir controls until it is killed. The bench reads them directly, and not through Weir."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,11 +10,11 @@ from workers.plants.guard.weir_guard import HELD, PAUSED
 
 TASK, QUEUE, PROCESSES = "bench.celery.shop.work", "celery", 3
 HPA_BEFORE = {"scaleUp": {"selectPolicy": "Min"}}
-Check = Callable[[], str]  # returns what still differs from its own control, "" if nothing does
+Check = Callable[[], str]  # returns what differs from the owner's values, "" if nothing does
 
 
 class WorkerSilent(Exception):  # noqa: N818
-    """The worker did not answer a request within its time: nothing is known of it now."""
+    """The worker did not answer a request in time, so its state is unknown."""
 
 
 class StockApp:
@@ -39,14 +39,14 @@ class StockApp:
         }
 
     def describe_difference(self) -> str:
-        """Return what is not as its owner had it; "": nothing. Raises `WorkerSilent`."""
+        """Return what differs from the owner's values; "": nothing. Raises `WorkerSilent`."""
         setup = self.read()
         wanted = {"queues": [QUEUE], "limit": "", "processes": PROCESSES}
         return ", ".join(f"{name} {setup[name]!r}" for name, value in wanted.items() if setup[name] != value)
 
 
 def describe_held(k8s: Cluster) -> str:
-    """Return which autoscalers are not as their owner had them."""
+    """Return which autoscalers differ from the owner's values."""
     behavior = k8s.get(HPAS, "hpa-score")["spec"].get("behavior") or {}
     policies = {way: (behavior.get(way) or {}).get("selectPolicy") for way in ("scaleUp", "scaleDown")}
     wrong = [] if policies == {"scaleUp": "Min", "scaleDown": None} else [f"HPA {policies}"]

@@ -124,7 +124,7 @@ def explain_stop(pace: RetryPace, health: Health) -> str:
     if pace.at_floor_since is not None and health.at - pace.at_floor_since >= FLOOR_SECONDS:
         return f"the destination was still too slow at the lowest rate ({pace.because})"
     if health.unheard >= MAX_UNHEARD and not health.heard:
-        return f"no outcome was heard of {health.unheard} tasks; check that the workers send task events"
+        return f"no outcome was heard of {health.unheard} tasks. Check that the workers send task events"
     return ""
 
 
