@@ -119,7 +119,7 @@ class SavedFilter(models.Model):
 
 
 class UserPreferences(models.Model):
-    """How a person wants to see the console, in all browsers. A value that is absent is the default."""
+    """The display settings of a user, in all browsers. A value that is absent is the default."""
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="weir_preferences")
     values = models.JSONField(default=dict)  # {"theme": "dark"}: see console.actions.preferences
@@ -171,7 +171,7 @@ class Session(AbstractBaseSession):
 
 
 class UserSession(models.Model):
-    """Where a user is logged in: a row per session, so that it can be listed and ended.
+    """A login of a user: a row per session, so that it can be listed and ended.
 
     A session without its row has no user.
     """

@@ -1,4 +1,4 @@
-"""What the bench of retry plans does within Weir's processes (`manage.py shell`)."""
+"""The steps of the bench of retry plans that run in Weir's processes (`manage.py shell`)."""
 
 import time
 from datetime import UTC, datetime

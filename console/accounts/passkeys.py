@@ -53,7 +53,7 @@ NOT_ACCEPTED = (
 
 
 class Purpose(StrEnum):
-    """What a challenge may be used for."""
+    """The purpose of a challenge."""
 
     REGISTER = "register"
     LOGIN = "login"  # instead of password and code

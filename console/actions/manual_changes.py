@@ -174,7 +174,7 @@ def _extend_snooze(actor: Actor, name: str, expiry: Expiry, now: datetime, contr
 
 @dataclass(frozen=True)
 class Extension:
-    """How changes of a kind are extended. most: how far ahead their end may be; None: as far as that of overrides."""
+    """The extension of changes of a kind. most: the latest end from now; None: as for overrides."""
 
     permission: str
     extend: Callable[[Actor, str, Expiry, datetime, redis.Redis], datetime | None]

@@ -104,7 +104,7 @@ class RetryPlanDocument(StoredDocument, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class RetryRequest:
-    """What a person wants to retry. destination: the queue of all messages, "" for each task's own."""
+    """A request for a retry plan. destination: the queue of all messages, "" for each task's own."""
 
     plant: str
     query: str

@@ -47,7 +47,7 @@ class NoSupervisor(WeirError):  # noqa: N818
 
 
 class ProcessEnd(msgspec.Struct, frozen=True):
-    """How often a process was restarted, and how it last ended. at: Unix time."""
+    """The restarts of a process, and its last end. at: Unix time."""
 
     restarts: int = 0
     ended_at: float | None = None

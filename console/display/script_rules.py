@@ -13,7 +13,7 @@ from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, TOOBUSY
 
 
 class NumberRule(NamedTuple):
-    """How to write a number: its digits after the point, none from the limit on. The factor converts it first."""
+    """The notation of a number: its digits after the point, none from the limit on. The factor converts it first."""
 
     digits: int
     factor: float = 1

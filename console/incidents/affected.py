@@ -1,4 +1,4 @@
-"""Who is affected by an incident: its queues, their limits, and what is left of their error budgets."""
+"""The effects of an incident: its queues, their limits, and what is left of their error budgets."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What happened around an instant: changes by people and parts, deploys, and incidents, as rows with links."""
+"""Events around an instant: changes by people and parts, deploys, and incidents, as rows with links."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

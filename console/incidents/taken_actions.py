@@ -49,7 +49,7 @@ class ReviewedActions:
 
 
 class _Record(NamedTuple):
-    """How the audit log names an action. target: "" for any target; part: a name that the new values must contain.
+    """The name of an action in the audit log. target: "" for any target; part: a name that the new values must contain.
 
     override: the name of the override that the action sets, or ""; mode: the mode that it sets, or "".
     """

@@ -1,4 +1,4 @@
-"""Whether the database is as this version of Weir has it, or of a newer one."""
+"""The comparison of the database's migrations with those of this version of Weir."""
 
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader

@@ -118,7 +118,7 @@ class MeasuredOperator:
 
     @property
     def known_parallelism(self) -> int | None:
-        """How many tasks it has; None where that is not known."""
+        """Return the number of tasks; None if it is unknown."""
         return None if self.unknown_tasks is not None else self.parallelism
 
     @property

@@ -133,7 +133,7 @@ class NodeScalingState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeScaling(Law[NodeScalingParameters, NodeScalingObservation, NodeScalingState]):
-    """As many nodes as the load needs; weaker nodes are released first. See the module for the rules."""
+    """Use as many nodes as the load needs; release weaker nodes first. See the module for the rules."""
 
     name = "node_scaling"
     Parameters, Observation, State = NodeScalingParameters, NodeScalingObservation, NodeScalingState

@@ -42,7 +42,7 @@ class SimulationCost:
 
 @dataclass(frozen=True)
 class SimulationSize:
-    """How settings make a simulation large: names of the settings, what to do about it, and an estimate."""
+    """The settings that make a simulation large: names of the settings, what to do about it, and an estimate."""
 
     names: tuple[str, ...]
     advice: str

@@ -119,7 +119,7 @@ class Rejection:
 
 @dataclass(frozen=True)
 class CsvColumns:
-    """How the columns of a CSV file are read: {part of an event: column}; the others; what separates them."""
+    """The mapping of a CSV file's columns: {part of an event: column}; the others; what separates them."""
 
     parts: dict[str, str]
     attributes: list[str]

@@ -33,7 +33,7 @@ PRIMARY, CONNECTED = b"master", b"connected"
 
 @dataclass(frozen=True)
 class PairedServer:
-    """What a server of a pair is. promotions: of its mark, None without one; follows: (host, port) of its primary."""
+    """The role of a server in a pair. promotions: of its mark, if any; follows: (host, port) of its primary."""
 
     is_primary: bool
     promotions: int | None

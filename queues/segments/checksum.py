@@ -37,7 +37,7 @@ _COPY = re.compile(rb" (\d+) ([0-9A-Fa-f]{8})\Z")  # the end of `c`: the events,
 
 @dataclass(frozen=True)
 class Damage:
-    """What a damaged block held, as far as it can be read, and how it was found.
+    """The readable content of a damaged block, and how the damage was detected.
 
     events, newest_time_us: of the intact header, or else the copy of the events, and 0. expected: the stored checksum.
     computed: the checksum of what is stored, or the fields if they are not those of a block.

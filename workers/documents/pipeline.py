@@ -182,7 +182,7 @@ class EdgeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 
 class RestartStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """How often an application was restarted, and whether it fails now."""
+    """The number of restarts of an application, and whether it fails now."""
 
     count: Annotated[int, describe("Total number of restarts.")] = 0
     tries: Annotated[int, describe("Number of consecutive failures without progress.")] = 0

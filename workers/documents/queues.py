@@ -95,7 +95,7 @@ class SlotHolder(StoredDocument, frozen=True, kw_only=True):
 
 
 class DestinationStatus(StoredDocument, frozen=True, kw_only=True):
-    """What handlers of queues or retried tasks call, and the limits on these calls while it fails."""
+    """A destination that handlers of queues or retried tasks call, and the limits on these calls while it fails."""
 
     circuit: Annotated[
         str,

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 
 class RegisteredPlant(models.Model):
-    """How a plant is reached.
+    """The address of a plant and the options of its adapter.
 
     A token is never stored: `secret_environment` names the variable that contains it.
 

@@ -151,7 +151,7 @@ class OrderWatch:
 
 
 def _get_task_count(operator: Mapping[str, Any]) -> int | None:
-    """How many tasks it has; None where that is not known."""
+    """Return the number of tasks; None if it is unknown."""
     return None if operator.get("unknown_tasks") is not None else operator["parallelism"]
 
 

@@ -33,7 +33,7 @@ class RetryItem(msgspec.Struct, array_like=True, frozen=True):
 
 @dataclass(frozen=True)
 class PaceLimits:
-    """What a person allows: the range of rates, in tasks per second, and whose retry budget the plan draws on.
+    """The limits that a user sets: the range of rates in tasks per second, and whose retry budget applies.
 
     calls: what the tasks call, such as a server; "" for the plant.
     """

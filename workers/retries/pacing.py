@@ -49,7 +49,7 @@ class RetryOutcome:
 
 @dataclass(frozen=True)
 class Health:
-    """What is known at one time.
+    """The known facts about a plan and its destination at one time.
 
     outcomes: since the last call. waiting: messages in the queues. alerts: titles of alerts about the plant that fired
     since sending started. unheard: sent tasks that have vanished without an outcome, in all, and heard: those with one.

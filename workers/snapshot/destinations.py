@@ -1,4 +1,4 @@
-"""What handlers and retry plans call: its state in the snapshot, and its failures in words."""
+"""Destinations that handlers and retry plans call: their state in the snapshot, and their failures in words."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime

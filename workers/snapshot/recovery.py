@@ -1,4 +1,4 @@
-"""How a problem ended: what its subject does again, and which process restarted or what a loop did meanwhile.
+"""The end of a problem: what its subject does again, and the restarts and loop actions in the meantime.
 
 A message names a loop only if the ledger has an action of this loop on the subject during the problem.
 """
@@ -38,7 +38,7 @@ SOLVING = (LedgerEntry.Verdict.CHECKING, LedgerEntry.Verdict.EFFECTIVE)
 
 @dataclass(frozen=True, slots=True)
 class SolvingAction:
-    """What a loop did on the subject of a problem."""
+    """The actions of a loop on the subject of a problem."""
 
     law: str
     did: str

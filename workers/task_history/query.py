@@ -29,7 +29,7 @@ _LETTER = r"[^\W_]"
 
 @dataclass(frozen=True, kw_only=True)
 class TaskQuery:
-    """What a search looks for; all conditions apply. since, until: seconds since 1970, both included.
+    """The conditions of a search, all of which apply. since, until: seconds since 1970, both included.
 
     words: whole words or several joined by other characters (`shop.pay`); texts: parts of any text. All are in lower
     case.

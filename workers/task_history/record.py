@@ -20,7 +20,7 @@ OPEN = "open"  # in searches: any state of a task that has not finished
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskUpdate:
-    """What one event says of a task; None: nothing. All texts are redacted and bounded by the adapter.
+    """The facts about a task that one event contains; None: unknown. All texts are redacted and bounded by the adapter.
 
     state: the state that the task enters. at: when Weir received the event; time: when it was sent, by the clock of
     the worker or producer; both in seconds since 1970. are_exact: whether args and kwargs are complete and unaltered.

@@ -50,7 +50,7 @@ _UPSERT = (
 
 
 class RecorderLease(Protocol):
-    """What the recorder needs of `workers.coordination.leases.Lease`."""
+    """The part of `workers.coordination.leases.Lease` that the recorder uses."""
 
     fence: int | None
 

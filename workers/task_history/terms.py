@@ -31,7 +31,7 @@ NAME_STATE = "name+state"
 
 @dataclass(frozen=True)
 class TermPlace:
-    """Where a term is in a filter: `line % lines`, and its bits there as a number of 512 bits."""
+    """The place of a term in a filter: `line % lines`, and its bits there as a number of 512 bits."""
 
     line: int
     bits: int

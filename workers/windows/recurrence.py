@@ -33,7 +33,7 @@ _UNTIL = re.compile(r"UNTIL=(\d{8})(?:T(\d{6})(Z?))?(?=;|$)")
 
 @dataclass(frozen=True)
 class Recurrence:
-    """When a window starts: once at `start` (local time, without a zone), or as often as its rule says."""
+    """The starts of a window: once at `start` (local time, without a zone), or as often as its rule says."""
 
     start: datetime
     time_zone: str

@@ -1,4 +1,4 @@
-"""How far the remedy ladder of a queue may go: authorized and audited, for pages and API."""
+"""The highest level that the remedy ladder of a queue may reach: authorized and audited, for pages and API."""
 
 from datetime import datetime
 

@@ -41,7 +41,7 @@ UNANSWERED = "body can't be accepted now: the database or the control server is 
 
 @dataclass(frozen=True)
 class Allowance:
-    """How much a sender may send to an address, and who it is (None: anonymous)."""
+    """A sender (None: anonymous), and how much it may send to an address."""
 
     most_bytes: int
     sender: str | None = None

@@ -144,7 +144,7 @@ class RuleRow(TypedDict):
 
 
 class RuleRoute(TypedDict):
-    """Who is notified of a rule's alerts."""
+    """The receivers of a rule's alerts."""
 
     rule: str
     own: Annotated[bool, describe("Whether the rule has a route of its own; false: the default route.")]

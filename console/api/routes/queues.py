@@ -255,7 +255,7 @@ def _end_stop(request: HttpRequest, scope: Scope, name: str) -> OverrideEnd:
 
 
 class LadderCap(TypedDict):
-    """How far the remedies of a queue may go."""
+    """The highest level that the remedies of a queue may reach."""
 
     queue: str
     before: str

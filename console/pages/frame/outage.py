@@ -1,4 +1,4 @@
-"""Why no new snapshot arrives. The snapshot can't say it, so the web process asks the supervisor itself."""
+"""The reason why no new snapshot arrives. The web process asks the supervisor, because a snapshot can't show it."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Which alert explains which: an explained alert is listed below its cause and notifies nobody.
+"""The explanation of alerts by other alerts: an explained alert is listed below its cause and notifies nobody.
 
 A cause explains only alerts that are not more severe than itself, so that a warning never hides a critical alert. It
 does so until LINGER_SECONDS after its end: what it delayed has to catch up first. A budget that burnt burns on over

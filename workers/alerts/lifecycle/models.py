@@ -67,7 +67,7 @@ class OnCallFeed(models.Model):
 
 
 class AlertRule(models.Model):
-    """When an alert fires, how severe it is, and who is notified in which order.
+    """A rule: when its alerts fire, their severity, and the receivers that they notify in order.
 
     `matchers` narrow the condition's subjects: [{"label", "is", "value"}] (`workers.alerts.rules.rules`).
     `escalation`: [{"after_minutes", "receivers": [name]}], the delays ascending; null: the default route.

@@ -34,7 +34,7 @@ HEARD = timedelta(hours=24)
 
 @dataclass(frozen=True)
 class StoredReport:
-    """How many alerts of a report were stored, how many were our own, and why others could not be read."""
+    """The result of a report: the number of stored alerts, of Weir's own alerts, and why others could not be read."""
 
     stored: int
     own: int

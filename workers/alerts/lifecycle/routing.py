@@ -1,4 +1,4 @@
-"""Who is notified of an alert: the rule's own route, or the default route by severity and team.
+"""The receivers that an alert notifies: the rule's own route, or the default route by severity and team.
 
 A rule's `escalation` is its own route: steps of receivers, or none for nobody. Without one (null), the default route
 applies: each enabled receiver that takes the alert's severity, at once or after its own delay. A receiver of a team

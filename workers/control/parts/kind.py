@@ -77,7 +77,7 @@ class PlantInventory:
 
 @dataclass(frozen=True)
 class LoopStart:
-    """How the loop of one target starts, in addition to the defaults of its kind.
+    """The initial values of one target's loop, in addition to the defaults of its kind.
 
     Later changes are made by people, except for the target and the parameters in `follows`, which follow the plant and
     are kept as given here. interval_seconds: the time between its ticks, at least that of its kind.
@@ -219,7 +219,7 @@ class Lanes:
 
 @dataclass(frozen=True)
 class Display:
-    """How the loops of a kind are presented: in the snapshot, on pages, and to external autoscalers.
+    """The presentation of a kind's loops: in the snapshot, on pages, and to external autoscalers.
 
     measured: where a ledger entry has the measured value, "observation.NAME" or "terms.NAME"; "": nowhere.
     setpoints: parameters; the first that exists is the setpoint.
@@ -321,7 +321,7 @@ class PromisedResponse:
 
 @dataclass(frozen=True)
 class AdviceMeasure:
-    """How the value of a loop's advice is measured (`workers.control.advice`).
+    """The measurement of the value of a loop's advice (`workers.control.advice`).
 
     unit: the unit of the actuator; a level has no price. of: from an entry's observation, its action ({} for none), and
     its terms, the operators with their units and the advised units; {} where they are not known. is_bounded: the loop

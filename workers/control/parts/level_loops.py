@@ -25,7 +25,7 @@ FRESH_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class LevelStatus:
-    """What a level can do for a queue.
+    """The possible effect of a level on a queue.
 
     exhausted: its loops can do no more. unavailable: why it can't help at all, else "". advice: what its loops would do
     if a person approved it, else "".

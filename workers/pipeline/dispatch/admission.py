@@ -1,4 +1,7 @@
-"""How much the dispatcher may admit now: the reserve of the result queue, and the exception that prevents a stall."""
+"""The number of events that the dispatcher may admit now.
+
+It follows from the reserve of the result queue, and from an exception that prevents a stall.
+"""
 
 import math
 

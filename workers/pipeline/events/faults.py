@@ -28,7 +28,7 @@ WORKER = "pipeline"
 AT_ONCE = 1_000  # keys scanned by one call
 
 _DeadLetters = dict[bytes, tuple[str, list[pa.RecordBatch]]]
-"""Of one entry: field → (cause, events)."""
+"""The faults of one entry: field → (cause, events)."""
 
 
 class FaultStore:

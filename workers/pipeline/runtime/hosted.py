@@ -89,7 +89,7 @@ log = logging.getLogger("weir.pipeline")
 
 @dataclass(frozen=True)
 class HostingPlace:
-    """Where applications run: the session, the control server, the folders, and the times."""
+    """The place where applications run: the session, the control server, the folders, and the times."""
 
     session: SparkOnDemand
     control: redis.Redis

@@ -1,4 +1,4 @@
-"""When the applications of a process need Spark, and when they no longer do.
+"""The demand of a process's applications for Spark: its start and its end.
 
 A thread of the pipeline process executes the small batches of a nearly idle application as fast as a Spark task, and
 saves a Java process and the Python workers. All threads of the process share about one core, so Spark takes over before

@@ -54,7 +54,7 @@ def declare_option(
 
 @dataclass(frozen=True, kw_only=True)
 class PlantAddress:
-    """How a plant is reached, checked: the input for making an adapter.
+    """The checked address of a plant: the input for making an adapter.
 
     secret: the value of the environment variable `secret_name`, "" for none. transport: one other than that of the
     egress policy, for tests.
@@ -121,7 +121,7 @@ class PartialUndo(PlantUnavailable):
 
 @dataclass(frozen=True, kw_only=True)
 class RestoredValue:
-    """What was restored at the system because its lease ended: an intervention (kind, subject), or an operator."""
+    """A value that was restored at the system when its lease ended: an intervention (kind, subject) or an operator."""
 
     kind: str = ""
     subject: str = ""

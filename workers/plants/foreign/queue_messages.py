@@ -31,7 +31,7 @@ class WaitingMessage:
 
 @dataclass(frozen=True)
 class MessagePreview:
-    """How many messages wait in a queue, and those that workers take next."""
+    """The number of messages that wait in a queue, and the messages that workers take next."""
 
     waiting: int
     messages: Sequence[WaitingMessage]

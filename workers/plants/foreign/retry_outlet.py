@@ -1,4 +1,4 @@
-"""What a retry plan needs of the plant whose tasks it sends again. An adapter kind may implement it."""
+"""The interface through which a retry plan sends tasks of a plant again. An adapter kind may implement it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ class RetriedTask:
 
 
 class RetryOutlet(Protocol):
-    """Where the tasks of one plan are staged and sent.
+    """The place where the tasks of one plan are staged, and from which they are sent.
 
     Tasks are sent in the order in which they were staged. Each is staged or sent, never both, whenever a process or a
     connection dies. All methods raise PlantUnavailable, InvalidPlantResponse, DestinationMissing, and StagingLost.

@@ -1,4 +1,4 @@
-"""What a message of a Celery app says of its task, without running any code of the app.
+"""The content of a message of a Celery app, read without running any code of the app.
 
 Celery's protocol 2 has the task in the headers, and its arguments as texts, which the app may have replaced to hide
 them. Protocol 1, and messages without these texts, have the arguments only in the body, which is read if it is JSON.

@@ -1,4 +1,4 @@
-"""How Weir connects to the broker of a Celery app: where messages are stored, and limits of one message.
+"""The connection to the broker of a Celery app: the places of messages, and the limits of one message.
 
 **Layout.** Two clients use the broker: kombu's, which asks workers and receives their events, and one that counts
 waiting messages. Both follow the layout that is read here from the app's `broker_transport_options`.

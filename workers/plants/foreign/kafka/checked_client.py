@@ -37,7 +37,7 @@ class UncheckedLibrary(RuntimeError):  # noqa: N818
 
 
 class RefusedConnections:
-    """Why brokers were not connected to, by broker; and the check of the client's connections."""
+    """The check of the client's connections, and the reason of each refused connection by broker."""
 
     def __init__(self, check: CheckConnection) -> None:
         self._check = check

@@ -1,4 +1,4 @@
-"""How far groups are behind, in events and in seconds, from one reading of a cluster to the next.
+"""The lag of groups in events and in seconds, from one reading of a cluster to the next.
 
 The lag is computed from what a group would read next:
 

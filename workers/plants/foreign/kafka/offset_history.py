@@ -1,4 +1,4 @@
-"""When each event of a partition was appended, from samples of the partition's end offset.
+"""The time at which each event of a partition was appended, from samples of the partition's end offset.
 
 The event with offset o was appended between the last sample whose end is ≤ o and the next one; between two samples
 events are assumed to arrive evenly:
@@ -19,7 +19,7 @@ MIN_GAP_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class AppendTime:
-    """When an event was appended: at `at`, between `after` and `before` (seconds, by the samples' clock)."""
+    """The time at which an event was appended: `at`, between `after` and `before` (seconds, by the samples' clock)."""
 
     at: float
     after: float

@@ -1,4 +1,4 @@
-"""How often the groups of a cluster rebalance, and for how long, from their states at each reading.
+"""The rebalances of a cluster's groups and their durations, from the state of each group at each reading.
 
 In the classic protocol, no member reads anything between the states *preparing* (or *completing*) *rebalance* and
 *stable*. A reading sees a state at an instant, so a rebalance is assumed to begin and to end halfway between two
