@@ -41,10 +41,10 @@ class GroupPreview(StoredDocument, frozen=True, kw_only=True):
     plant: str
     query: str
     at: Annotated[Instant, describe("Time of the preview. Only tasks that existed then are revoked.")]
-    tasks: Annotated[int, describe("Unfinished tasks of the group.")]
+    tasks: Annotated[int, describe("Number of unfinished tasks that the search finds.")]
     is_complete: Annotated[bool, describe(f"Whether the search finds at most {MAX_TASKS:,} unfinished tasks.")]
-    names: Annotated[dict[str, int], describe("Task name → tasks, of the most frequent names.")]
-    states: Annotated[dict[str, int], describe("State → tasks.")]
+    names: Annotated[dict[str, int], describe("Number of tasks by name, for the most frequent names.")]
+    states: Annotated[dict[str, int], describe("Number of tasks by state.")]
     first: Annotated[list[RevocableTask], describe(f"The first {MAX_SHOWN} tasks.")]
 
 
@@ -53,8 +53,8 @@ class GroupRevocation(StoredDocument, frozen=True, kw_only=True):
 
     plant: str
     query: str
-    tasks: Annotated[int, describe("Tasks that the workers were told to revoke.")]
-    terminated: Annotated[bool, describe("Whether running tasks were ended, too.")]
+    tasks: Annotated[int, describe("Number of tasks that Weir asked the workers to revoke.")]
+    terminated: Annotated[bool, describe("Whether Weir also ended running tasks.")]
 
 
 def preview(actor: Actor, plant: str, query: str, now: float) -> GroupPreview:

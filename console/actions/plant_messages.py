@@ -43,8 +43,10 @@ class PreviewedMessage(StoredDocument, frozen=True, kw_only=True):
     task: Annotated[str, describe("Name of its task.")]
     args: Annotated[str, describe("Positional arguments, redacted as in the task history.")]
     kwargs: Annotated[str, describe("Named arguments, redacted as in the task history.")]
-    size_bytes: Annotated[int, describe("Bytes of its body.")]
-    sent_at: Annotated[Instant | None, describe("When it was sent, by the message or the task history.")]
+    size_bytes: Annotated[int, describe("Size of the body, B.")]
+    sent_at: Annotated[
+        Instant | None, describe("Time when the message was sent, from the message or the task history; null: unknown.")
+    ]
     origin: Annotated[str, describe('Queue that it was dead-lettered from; "": none.')]
     priority: int | None
 

@@ -86,7 +86,8 @@ class RetryPlanDocument(StoredDocument, frozen=True, kw_only=True):
     min_rate: float
     max_rate: float
     calls: Annotated[
-        str, describe("What the tasks call, whose retry budget the plan draws on; empty: what handlers call.")
+        str,
+        describe("Destination whose retry budget the plan uses; empty: the plant's own, or those that handlers call."),
     ]
     queues: dict[str, int]
     skipped: list[SkippedTasks]

@@ -42,7 +42,9 @@ class RunProgress(TypedDict):
     chunks: NotRequired[Annotated[int, describe("Number of finished chunks.")]]
     working: NotRequired[Annotated[list[str], describe("The active chunks.")]]
     skipped: NotRequired[list[SkippedFile]]
-    obstacle: NotRequired[Annotated[str, describe("Why no host can run its workers; empty: a host can.")]]
+    obstacle: NotRequired[
+        Annotated[str, describe("Reason why no host can run the workers of the task; empty: a host can.")]
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +54,10 @@ class DescribedRun:
     run: int
     task: str
     state: Annotated[str, describe(values=Run.State.values)]
-    owner: Annotated[str | None, describe("null: started by the schedule.")]
+    owner: Annotated[str | None, describe("User who started the run; null: the schedule started it.")]
     parameters: Mapping[str, Any]
     progress: RunProgress
-    chunks_total: Annotated[int | None, describe("null: not known in advance.")]
+    chunks_total: Annotated[int | None, describe("Total number of chunks; null: not known in advance.")]
     chunks_done: int
     workers_wanted: int
     created_at: IsoTime

@@ -50,15 +50,17 @@ Admission = Literal["all", "probe", "none"]
 class DestinationState(StoredDocument, frozen=True, kw_only=True):
     """The state of a destination (`weir:destination:{destination}`)."""
 
-    at: Annotated[Instant, describe("When the state was last computed.")] = 0.0
+    at: Annotated[Instant, describe("Time of the last computation of the state.")] = 0.0
     circuit: Circuit = CLOSED
-    since: Annotated[Instant | None, describe("When it stopped being healthy; null: it is healthy.")] = None
-    calls: Annotated[float, describe("Recent calls, weighted.")] = 0.0
-    failures: Annotated[float, describe("Those that failed.")] = 0.0
+    since: Annotated[
+        Instant | None, describe("Time since which the destination is not healthy; null: it is healthy.")
+    ] = None
+    calls: Annotated[float, describe("Number of recent calls, weighted by their age.")] = 0.0
+    failures: Annotated[float, describe("Number of these calls that failed.")] = 0.0
     tokens: Annotated[float, describe("Retries that the budget allows now.")] = MIN_RETRIES_PER_SECOND
     probes: Annotated[float, describe("Calls that the open circuit allows now.")] = 0.0
     successes: Annotated[int, describe("Successful calls in a row while the circuit is open.")] = 0
-    error: Annotated[str, describe("The last failure.")] = ""
+    error: Annotated[str, describe("Text of the last failure.")] = ""
 
     @property
     def failing_share(self) -> float:

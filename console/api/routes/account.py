@@ -40,7 +40,9 @@ class UserRow(TypedDict):
     """A user."""
 
     username: str
-    role: Annotated[Annotated[str, describe(values=ROLES)] | None, describe("null: disabled, or without a role.")]
+    role: Annotated[
+        Annotated[str, describe(values=ROLES)] | None, describe("Role of the user; null: disabled, or without a role.")
+    ]
     enabled: bool
     queues: Annotated[list[str], describe("The queues that the role is limited to; empty: all.")]
     second_factor: Annotated[bool, describe("Whether the login requires a second factor.")]
@@ -51,7 +53,7 @@ class UserRow(TypedDict):
 class UserWithPassword(UserRow):
     """A user with a new password."""
 
-    password: Annotated[str, describe("Shown only once.")]
+    password: Annotated[str, describe("The password, which is shown only once.")]
 
 
 class UserList(TypedDict):
@@ -112,8 +114,8 @@ class TokenRow(TypedDict):
     expires_at: Time
     revoked_at: Time | None
     used_at: Time | None
-    quota_events_per_second: Annotated[int | None, describe("null: the plant's setting applies.")]
-    quota_bytes_per_second: Annotated[int | None, describe("null: the plant's setting applies.")]
+    quota_events_per_second: Annotated[int | None, describe("Quota of the token; null: the plant's setting applies.")]
+    quota_bytes_per_second: Annotated[int | None, describe("Quota of the token; null: the plant's setting applies.")]
 
 
 class TokenWithSecret(TokenRow):

@@ -123,7 +123,7 @@ class RuleRow(TypedDict):
     """An alert rule."""
 
     name: str
-    revision: Annotated[int, describe("Increases with each change.")]
+    revision: Annotated[int, describe("Number of the rule's revision, which increases with each change.")]
     condition: str
     matchers: list[LabelMatcher]
     group_by: Annotated[list[str], describe("Alerts with equal values of these labels are sent in one message.")]
@@ -265,7 +265,7 @@ class ReceiverRow(TypedDict):
     gets_reports: Annotated[bool, describe("Whether the receiver gets the weekly report.")]
     enabled: bool
     severities: Annotated[list[Severity], describe("Severities that it receives through the default route.")]
-    team: Annotated[str, describe("It receives only alerts of this team's rules; empty: alerts of all rules.")]
+    team: Annotated[str, describe("Team whose alerts the receiver gets; empty: the alerts of all rules.")]
     route_minutes: Annotated[float, describe("Delay of the default route, minutes.")]
     digest: Annotated[str, describe("Digest of the current state. A change with an older digest is rejected.")]
 
@@ -277,7 +277,9 @@ class ReceiverWithMessages(ReceiverRow):
 class DeadMansSwitchStatus(TypedDict):
     """The last call of the dead man's switch address."""
 
-    called_at: Annotated[Time | None, describe("null: no address is set, or no call succeeded.")]
+    called_at: Annotated[
+        Time | None, describe("Time of the last successful call; null: no address is set, or no call succeeded.")
+    ]
     error: Annotated[str, describe("Why the last call failed; empty: it succeeded, or no address is set.")]
 
 

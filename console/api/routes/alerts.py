@@ -64,7 +64,7 @@ class ReportedRow(TypedDict):
     description: str
     link: Annotated[str, describe("URL of its source; empty: unknown.")]
     began_at: Time
-    ended_at: Annotated[Time | None, describe("null: still firing.")]
+    ended_at: Annotated[Time | None, describe("Time when the alert ended; null: still firing.")]
     reported_at: Annotated[Time, describe("Time of the last report.")]
 
 

@@ -36,7 +36,7 @@ class OverrideRow(OverrideFields, frozen=True, kw_only=True):
     """An override."""
 
     created_at: Time
-    expires_at: Annotated[Time | None, describe("null: no expiry.")]
+    expires_at: Annotated[Time | None, describe("Time when the value expires; null: no expiry.")]
     ended_at: Time | None
 
 
@@ -102,7 +102,7 @@ class LoopParameter(TypedDict):
 class LoopDetail(LoopRow):
     declared: list[LoopParameter]
     guard: Annotated[Document, describe("The guard's settings in force.")]
-    first_report: Annotated[ShownReport | None, describe("null: no report yet.")]
+    first_report: Annotated[ShownReport | None, describe("First report of a loop in advise mode; null: no report yet.")]
     mode_proposal: Annotated[ShownModeProposal | None, describe("Open proposal to set the loop to auto; null: none.")]
 
 

@@ -51,7 +51,10 @@ class DeadLetterRow(TypedDict):
     node: str
     id: str
     at: Time
-    events: Annotated[list[DeadLetterEvent], describe("Empty if unreadable or sealed.")]
+    events: Annotated[
+        list[DeadLetterEvent],
+        describe("Events of the dead letter; empty if it is unreadable, or if its contents are omitted."),
+    ]
     event_count: Events
     sealed: Annotated[
         bool, describe("Whether the contents are omitted because you don't have the permission queue.peek.")
@@ -64,7 +67,7 @@ class DeadLetterRow(TypedDict):
     tries: int
     worker: str
     block_id: str
-    fixes: Annotated[int, describe("Number of changes.")]
+    fixes: Annotated[int, describe("Number of changes that users made to its events.")]
 
 
 class DeadLetterList(TypedDict):

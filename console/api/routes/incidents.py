@@ -30,7 +30,7 @@ class FollowUpRow(TypedDict):
     owner: Annotated[str, describe("A username; empty: unassigned.")]
     due_on: date | None
     created_at: Time
-    done_at: Annotated[Time | None, describe("null: open.")]
+    done_at: Annotated[Time | None, describe("Time of completion; null: open.")]
 
 
 class FollowUpList(TypedDict):

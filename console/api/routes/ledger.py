@@ -53,11 +53,11 @@ class LedgerRow(TypedDict):
     mode: Annotated[str, describe(values=Loop.Mode.values)]
     observation: Document | None
     parameters: Document
-    action: Annotated[Document | None, describe("null: no action.")]
+    action: Annotated[Document | None, describe("The applied action; null: none.")]
     raw: Annotated[float | None, describe("The value before the guard.")]
     guarded: Annotated[float | None, describe("The value after the guard.")]
     reason: str
-    terms: Annotated[Document, describe("The numbers that the law weighed.")]
+    terms: Annotated[Document, describe("Numbers on which the law based the decision.")]
     limited_by: str | None
     expected: ExpectedEffect | None
     outcome: Annotated[Document | None, describe("The measured effect; null: not evaluated yet.")]
@@ -86,7 +86,7 @@ class GuardRequest(TypedDict):
     state: Json
     now_seconds: Instant
     age_seconds: Annotated[Seconds | None, describe("Age of the measurement, s.")]
-    unfit: Annotated[Json, describe("Why the measurement is invalid.")]
+    unfit: Annotated[Json, describe("Reasons why the measurement is invalid.")]
     idle: Json
 
 
@@ -124,8 +124,12 @@ class ReplayedDecision(TypedDict):
 class LedgerReplay(TypedDict):
     """A recorded decision made again."""
 
-    same: Annotated[bool | None, describe("null: the decision can't be replayed.")]
-    differences: Annotated[dict[str, ReplayedField], describe("Keyed by field.")]
+    same: Annotated[
+        bool | None, describe("Whether the replay made the same decision; null: the decision can't be replayed.")
+    ]
+    differences: Annotated[
+        dict[str, ReplayedField], describe("Differences between the decision and its replay, keyed by field.")
+    ]
     decision: ReplayedDecision | None
     code: Annotated[str, describe("Digest of the code that made the replay.")]
     recorded_code: str

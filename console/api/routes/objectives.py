@@ -27,7 +27,7 @@ class ObjectiveRow(TypedDict):
     name: str
     revision: int
     kind: Kind
-    subject: Annotated[str, describe("Empty: the plant, or every subject of this kind.")]
+    subject: Annotated[str, describe("Name of the subject; empty: the plant, or every subject of this kind.")]
     condition: Annotated[str, describe("The condition of a good second.")]
     lost: Annotated[str, describe("The rate of bad events.")]
     of: Annotated[str, describe("The rate of all events.")]
@@ -36,7 +36,7 @@ class ObjectiveRow(TypedDict):
     pays_for: PaysFor
     changed_by: str | None
     changed_at: Time
-    status: Annotated[ObjectiveStatus | None, describe("null: not counted yet.")]
+    status: Annotated[ObjectiveStatus | None, describe("Current state of the objective; null: not counted yet.")]
 
 
 class ObjectiveList(TypedDict):

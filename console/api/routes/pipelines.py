@@ -31,13 +31,13 @@ class ApplicationVersion(TypedDict):
     number: int
     active: bool
     reason: str
-    text: Annotated[str, describe("YAML.")]
+    text: Annotated[str, describe("The declaration, in YAML.")]
     owner: str | None
 
 
 class ApplicationList(TypedDict):
     at_work: dict[str, ApplicationAtWork]
-    versions: Annotated[list[ApplicationVersion], describe("Newest first.")]
+    versions: Annotated[list[ApplicationVersion], describe("Versions of the declaration, newest first.")]
     next: NextPage
 
 

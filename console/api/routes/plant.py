@@ -45,8 +45,8 @@ class QueueRow(TypedDict):
     handler_timeout_seconds: Seconds
     requirements: Annotated[list[str], describe("Capabilities that worker hosts need.")]
     durability: Annotated[str, describe(DURABILITY_HELP, values=DURABILITY_NAMES)]
-    points: Annotated[dict[str, Points], describe("Keyed by node.")]
-    live: Annotated[QueueStatus | None, describe("null: not observed in the last 30 s.")]
+    points: Annotated[dict[str, Points], describe("Points of the queue, keyed by node.")]
+    live: Annotated[QueueStatus | None, describe("Live values; null: not observed in the last 30 s.")]
 
 
 class QueueList(TypedDict):
@@ -64,7 +64,7 @@ class NodeRow(TypedDict):
     drained: bool
     cordoned: bool
     offline_since: Time | None
-    live: Annotated[NodeStatus | None, describe("null: not observed in the last 30 s.")]
+    live: Annotated[NodeStatus | None, describe("Live values; null: not observed in the last 30 s.")]
 
 
 class NodeList(TypedDict):
@@ -167,7 +167,7 @@ class HistorySeries(TypedDict):
     """Columns for a chart, with one time axis."""
 
     time: list[Instant]
-    series: Annotated[dict[str, list[float | None]], describe("Keyed by name; null: unknown.")]
+    series: Annotated[dict[str, list[float | None]], describe("Values of each series, keyed by name; null: unknown.")]
 
 
 @router.get("/history", summary="Get time series")
@@ -219,7 +219,7 @@ class PaletteRow(TypedDict):
 
 
 class PaletteList(TypedDict):
-    results: Annotated[list[PaletteRow], describe("Best match first.")]
+    results: Annotated[list[PaletteRow], describe("Matches, best first.")]
     total: Annotated[int, describe("Number of matches.")]
 
 
@@ -243,7 +243,7 @@ class ProcessList(TypedDict):
 
 class ProcessLog(TypedDict):
     process: str
-    lines: Annotated[list[str], describe("Oldest first.")]
+    lines: Annotated[list[str], describe("Last lines of the log, oldest first.")]
 
 
 class RestartRequest(Reason):

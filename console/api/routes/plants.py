@@ -110,7 +110,9 @@ class InterventionResult(TypedDict):
     kind: str
     subject: str
     in_force: bool
-    warning: NotRequired[Annotated[str, describe("What stays if Weir vanishes; empty: nothing.")]]
+    warning: NotRequired[
+        Annotated[str, describe("Values that stay if Weir stops without restoring them; empty: none.")]
+    ]
 
 
 class DetachedItem(TypedDict):
@@ -141,7 +143,7 @@ class GuardFile(TypedDict):
 
 class PlantGuard(TypedDict):
     plant: str
-    files: Annotated[list[GuardFile], describe("Empty: the system needs no guard.")]
+    files: Annotated[list[GuardFile], describe("Files that start the guard; empty: the system needs no guard.")]
 
 
 class PausedQueues(TypedDict):
@@ -149,7 +151,7 @@ class PausedQueues(TypedDict):
 
     plant: str
     queues: list[str]
-    until: Annotated[Instant | None, describe("null: resumed.")]
+    until: Annotated[Instant | None, describe("Time when the pause ends; null: the queues were resumed.")]
 
 
 class StartedTask(TypedDict):

@@ -31,7 +31,7 @@ class ProposalRow(TypedDict):
     snapshot_at: Annotated[float, describe("Unix time of the underlying snapshot.")]
     hash: Annotated[str, describe("Hash of the proposal. Send the hash to approve the proposal.")]
     created_at: Time
-    expires_at: Annotated[Time, describe("When the proposal expires if it is undecided.")]
+    expires_at: Annotated[Time, describe("Time when an undecided proposal expires.")]
     state: Annotated[str, describe(values=AssistantProposal.State.values)]
     decided_by: str | None
     decided_at: Time | None

@@ -33,7 +33,7 @@ class WaitingEventRow(TypedDict):
 
     block: Annotated[str, describe("The ID of its block.")]
     inserted_at: Annotated[Instant, describe("Time by the node's clock.")]
-    event: Annotated[DeadLetterEvent | None, describe("null: the block can't be read.")]
+    event: Annotated[DeadLetterEvent | None, describe("The event; null: the block can't be read.")]
     error: Annotated[str, describe("Why the block can't be read.")]
 
 

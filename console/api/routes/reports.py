@@ -19,7 +19,7 @@ class PromiseRow(TypedDict):
 
     name: str
     target: Share
-    good_share: Annotated[Share | None, describe("null: not counted.")]
+    good_share: Annotated[Share | None, describe("Share of good seconds; null: not counted.")]
     burnt: Annotated[float | None, describe("Used share of the whole window's error budget.")]
     known_from: Annotated[
         Time | None,
@@ -36,7 +36,7 @@ class ReportedIncident(TypedDict):
     severity: str
     fired_at: Time
     seconds: Seconds
-    acknowledged_by: Annotated[str, describe("Empty: not acknowledged.")]
+    acknowledged_by: Annotated[str, describe("User who acknowledged the incident; empty: nobody.")]
     outcome: Annotated[str, describe("Summary of the loop actions on the incident.")]
 
 

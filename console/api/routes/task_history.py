@@ -32,21 +32,23 @@ class StoredTask(TypedDict):
     id: str
     name: str
     state: Annotated[str, describe(values=STATES)]
-    at: Annotated[Instant, describe("When Weir last heard of it.")]
-    queue: Annotated[str, describe("Empty: unknown.")]
+    at: Annotated[Instant, describe("Time of the last event about the task.")]
+    queue: Annotated[str, describe("Name of the queue; empty: unknown.")]
     worker: str
     args: Annotated[str, describe("Positional arguments as Python prints them.")]
     kwargs: Annotated[str, describe("Named arguments as Python prints them.")]
     are_exact: Annotated[bool, describe("Whether the arguments are complete and unaltered.")]
     result: str
-    error: Annotated[str, describe("Of the last failure or retry.")]
+    error: Annotated[str, describe("Error of the last failure or retry.")]
     failure: Annotated[str, describe("Fingerprint of its failure group; empty: not failed.")]
-    sent: Annotated[Instant | None, describe("By the clock of the producer; null: not received.")]
-    received: Annotated[Instant | None, describe("By the clock of the worker, as all later times.")]
+    sent: Annotated[Instant | None, describe("Time when the task was sent, by the producer's clock; null: unknown.")]
+    received: Annotated[
+        Instant | None, describe("Time of receipt by the worker, by the worker's clock like all later times.")
+    ]
     started: Instant | None
     ended: Instant | None
     eta: str
-    wait_seconds: Annotated[Seconds | None, describe("Between receipt and start.")]
+    wait_seconds: Annotated[Seconds | None, describe("Time between receipt and start, s.")]
     run_seconds: Seconds | None
     retries: int
     parent: str
@@ -66,7 +68,7 @@ class HistoryGap(TypedDict):
     """A time range in which events may be missing."""
 
     plant: str
-    worker: Annotated[str, describe("Empty: all workers.")]
+    worker: Annotated[str, describe("Name of the worker; empty: all workers.")]
     since: Instant
     until: Instant
     reason: str
@@ -85,8 +87,8 @@ class StoredTaskDetail(StoredTask):
 
     traceback: str
     retried: Annotated[int, describe("Number of attempts that ended with a retry.")]
-    gap: Annotated[HistoryGap | None, describe("The gap in which its end may be missing.")]
-    usual: Annotated[UsualRuns | None, describe("null: too few runs to compare with.")]
+    gap: Annotated[HistoryGap | None, describe("Gap in the event stream that may hide the end of the task.")]
+    usual: Annotated[UsualRuns | None, describe("Usual run times of the task; null: too few runs.")]
     family: RelatedTasks
 
 
@@ -113,7 +115,7 @@ class FailureGroupRow(TypedDict):
     plant: str
     fingerprint: str
     name: str
-    error: Annotated[str, describe("Without numbers, IDs, and quoted texts.")]
+    error: Annotated[str, describe("Text of the error without numbers, IDs, and quoted texts.")]
     first_seen: Instant
     last_seen: Instant
     count: int

@@ -54,11 +54,13 @@ class WindowRow(TypedDict):
     time_zone: str
     minutes: int
     rrule: Annotated[str, describe("Recurrence rule of RFC 5545; empty: the window occurs once.")]
-    version: Annotated[int, describe("Increases with each change, which must name the version that it changes.")]
+    version: Annotated[
+        int, describe("Version of the window, which increases with each change. A change must name the newest version.")
+    ]
     owner: str
     reason: str
     created_at: Time
-    changed_at: Annotated[Time | None, describe("When the present values came into force; null: never changed.")]
+    changed_at: Annotated[Time | None, describe("Time of the last change; null: never changed.")]
     ended_at: Time | None
     next: Annotated[list[OccurrenceRow], describe("At most 10 occurrences that have not ended.")]
 
@@ -89,7 +91,7 @@ class WindowEnd(TypedDict):
 
 class OccurrenceEnd(TypedDict):
     occurrence: str
-    ends_at: Annotated[Time | None, describe("null: the occurrence was canceled.")]
+    ends_at: Annotated[Time | None, describe("End of the occurrence; null: it was canceled.")]
 
 
 class OverrideOfFreeze(TypedDict):
