@@ -29,7 +29,7 @@ class TooManyFailures(Exception):  # noqa: N818 - it is an answer, not a fault
     """This address sent too many wrong tokens and has to wait."""
 
     def __init__(self, seconds: int) -> None:
-        super().__init__(f"More than {MAX_FAILURES} invalid tokens came from your address; try again in {seconds} s.")
+        super().__init__(f"More than {MAX_FAILURES} invalid tokens came from your address. Try again in {seconds} s.")
         self.seconds = seconds
 
 

@@ -116,7 +116,7 @@ def can_revoke_at(kind: str) -> bool:
 def _get_plant(plant: str) -> RegisteredPlant:
     row = get_registered_plant(plant)
     if not can_revoke_at(row.kind):
-        raise BadInput("plant", f"{plant} is not a plant whose tasks Weir can revoke. Choose an attached Celery app.")
+        raise BadInput("plant", f"{plant} has no tasks that Weir can revoke. Choose an attached Celery app.")
     return row
 
 

@@ -108,7 +108,7 @@ def test_its_commands_work_anywhere(installed, tmp_path):
     refused = weir("decide", "worker_rate", "-", given=json.dumps({**SAMPLE, "odd": 1}))
     assert refused.returncode == 2 and "odd" in refused.stderr
     assert "weir run" in weir("--help").stdout
-    assert "a wheel has no benchmarks" in weir("bench", "tick").stderr
+    assert "A wheel has no benchmarks" in weir("bench", "tick").stderr
     # The data folder is found in the home folder, wherever the command is typed.
     assert (tmp_path / ".weir/secret-key").exists()
 

@@ -151,7 +151,7 @@ def test_points_of_an_unknown_queue_are_refused(control, three_nodes):
 
 def test_nothing_changes_in_the_database_when_the_control_server_is_away(control, control_server, three_nodes):
     control_server.kill()
-    with pytest.raises(NodeUnavailable, match="nothing was changed"):
+    with pytest.raises(NodeUnavailable, match="Nothing was changed"):
         projection.create_queue(control, "orders", "jobs")
     assert not Queue.objects.exists()
     assert not TopologyRevision.objects.exists()

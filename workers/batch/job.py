@@ -160,6 +160,6 @@ class Job:
     def read(self, values: Values) -> dict[str, Any]:
         """Return all parameters with defaults. Raises BadInput naming the field."""
         known = {parameter.name: parameter for parameter in self.parameters}
-        message = f"is not a parameter of {self.name}; the parameters are {{known}}."
+        message = f"is not a parameter of {self.name}. The parameters are {{known}}."
         checks.refuse_unknown(values, known, "", message=message)
         return {name: read_value(parameter, values.get(name)) for name, parameter in known.items()}

@@ -164,7 +164,7 @@ class Options:
 
     def finish(self) -> None:
         """Reject options that were not read."""
-        message = f"is not an option of the {self._handler} handler; the options are {{known}}."
+        message = f"is not an option of the {self._handler} handler. The options are {{known}}."
         checks.refuse_unknown(self._document, sorted(self._known), WHERE, message=message)
 
     def _take(self, name: str, default: object) -> object:

@@ -29,7 +29,7 @@ class PlantHeld(WeirError):  # noqa: N818
 
     def __init__(self, plant: str, holder: str, until: float) -> None:
         holder, until = holder[:MAX_HOLDER], min(max(0.0, until), LATEST_SECONDS)
-        super().__init__(f"{plant} is controlled by {holder}; try again when it has been released.")
+        super().__init__(f"{plant} is controlled by {holder}. Try again when {holder} has released it.")
         self.plant, self.holder, self.until = plant, holder, until
 
 

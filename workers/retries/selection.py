@@ -27,7 +27,7 @@ REASONS = {
     UNFINISHED: "have not finished",
     WAS_REVOKED: "were revoked",
     INEXACT: "have arguments that are not known exactly: redacted, shortened, or not JSON values",
-    NO_QUEUE: "have an unknown queue. Choose a destination queue for them",
+    NO_QUEUE: "have an unknown queue, and need a destination queue",
     IN_PLAN: "belong to another retry plan",
     REPEATED: "were found twice",
 }

@@ -46,7 +46,7 @@ class Command(OneLineCommand):
             sys.exit(2)
         if len(verdict.findings) > MAX_ACCEPTED:
             self.stderr.write(
-                f"findings: at most {MAX_ACCEPTED} can be accepted, not {len(verdict.findings)}; restore a backup."
+                f"findings: at most {MAX_ACCEPTED} can be accepted, not {len(verdict.findings)}. Restore a backup."
             )
             sys.exit(1)
         if any(finding.kind in ("cut", "forged") for finding in verdict.findings):

@@ -98,7 +98,7 @@ def test_a_second_person_approves_where_a_setting_requires_it(plant, ask, people
     reset = propose(ask)
     first = approve(ask, reset).json()
     assert (first["state"], committed(ask)) == ("proposed", [4])
-    assert "another user has to approve it" in first["note"]
+    assert "Another user has to approve it" in first["note"]
     again = approve(ask, reset)
     assert (again.status_code, list(again.json()["errors"])) == (422, ["plan"])
     second = ask(f"offsets/{reset['id']}/approve", {"hash": reset["hash"], **REASON}, role="administrator")

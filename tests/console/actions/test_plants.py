@@ -129,7 +129,7 @@ def test_a_registration_does_not_change_while_something_is_in_force_that_a_perso
     paused = Intervention(kind="pause", subject="celery", value="", before="{}", by="ann", until=2e9)
     control.hset(keys.PLANT_INTERVENTIONS.build("shop"), paused.field, encode_document(paused))
     for change in ({"workloads": "score"}, {"url": "http://10.0.0.8:8001"}):
-        with pytest.raises(BadInput, match=r"pause celery.*undo it first"):
+        with pytest.raises(BadInput, match=r"pause celery.*Undo it first"):
             registered(**change)
     registered(secret="WEIR_SECRET_SHOP")
     row = RegisteredPlant.objects.get()

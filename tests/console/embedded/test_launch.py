@@ -32,7 +32,7 @@ def _signals():
     ("name", "value", "remedy"),
     [
         ("WEIR_NODES", "n1", "must be name=redis://host:port/0 pairs"),
-        ("WEIR_NODES", "n1=redis://a:1/0 n1=redis://b:1/0", "give each node a different name"),
+        ("WEIR_NODES", "n1=redis://a:1/0 n1=redis://b:1/0", "Give each node a different name"),
         ("WEIR_PRODUCTION", "yes", "must be 1 or 0"),
     ],
 )

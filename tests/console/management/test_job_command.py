@@ -53,7 +53,7 @@ def test_a_run_here_is_done_when_the_command_ends_and_stands_in_the_audit():
     assert job("show", str(done["run"])) == done
     entry = AuditEntry.objects.get(action="task.run")
     assert (entry.target, entry.reason, entry.after["chunks"]) == ("parts", "a trial", 4)
-    assert "only a queued or running run" in refusal("cancel", str(done["run"]))
+    assert "Only a queued or running run" in refusal("cancel", str(done["run"]))
 
 
 def test_a_queued_run_is_cancelled_and_goes_on():

@@ -136,7 +136,7 @@ def test_a_run_is_cancelled_once_resumed_once_and_each_is_audited(operator):
     assert fetch(operator, f"/runs/{run.pk}/cancel", REASON).status_code == 200
     again = fetch(operator, f"/runs/{run.pk}/cancel", REASON)
     assert refused(again) == ["run"]
-    assert "only a queued or running run can be canceled" in again.json()["errors"]["run"][0]
+    assert "Only a queued or running run can be canceled" in again.json()["errors"]["run"][0]
     assert fetch(operator, f"/runs/{run.pk}/resume", REASON).status_code == 200
     assert refused(fetch(operator, f"/runs/{run.pk}/resume", REASON)) == ["run"]
     audited = AuditEntry.objects.order_by("pk").values_list("action", "target", "after")

@@ -51,7 +51,7 @@ def test_a_name_that_is_no_token_is_refused(name, tmp_path):
 
 @pytest.mark.parametrize("name", FRAMING)
 def test_a_header_that_frames_the_request_is_left_to_the_client(name):
-    with pytest.raises(Forbidden, match="remove it"):
+    with pytest.raises(Forbidden, match="Remove it"):
         check_headers({name: "1"}, FIELD)
 
 

@@ -309,7 +309,7 @@ def test_the_page_of_users_removes_a_passkey(phone, people, stored_snapshot):
     ("address", "said"),
     [
         ("weir.example", "need HTTPS. Open Weir at https://weir.example"),
-        ("127.0.0.1:8000", "open Weir at http://localhost:8000"),
+        ("127.0.0.1:8000", "Open Weir at http://localhost:8000"),
     ],
 )
 def test_a_page_at_which_browsers_use_no_passkeys_says_so(address, said, people, stored_snapshot):

@@ -95,7 +95,7 @@ def test_a_page_says_so_beside_its_form(browsers):
     refused = browsers["operator"].post("/lab/begin", posted, headers=json)
     assert (refused.status_code, list(refused.json()["errors"])) == (429, ["run"])
     page = browsers["operator"].post("/lab/begin", posted)
-    assert page.status_code in (200, 422, 429) and "the limit is 1" in page.content.decode()
+    assert page.status_code in (200, 422, 429) and "The limit is 1" in page.content.decode()
 
 
 def test_tasks_and_experiments_share_one_quota_and_a_resumed_run_counts(browsers, people, plant):

@@ -389,7 +389,7 @@ def test_a_killed_worker_leaves_nothing_half_and_another_goes_on_where_it_was(pl
     done = plant.job("show", str(run))
     assert (done["state"], done["progress"]["rows"]) == ("done", 900)
     assert not list(plant.data.rglob(".*.tmp*"))
-    assert "only a queued or running run" in plant.manage("job", "cancel", str(run), code=2)
+    assert "Only a queued or running run" in plant.manage("job", "cancel", str(run), code=2)
 
 
 def tick(plant: Plant) -> None:

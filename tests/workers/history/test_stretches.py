@@ -84,7 +84,7 @@ def test_a_key_of_its_own_for_each_event_fills_no_memory(tmp_path, monkeypatch):
 def test_more_events_or_seconds_than_a_request_may_read_are_refused(tmp_path):
     keep(tmp_path, [(START + at, "t", "k", None) for at in range(3)])
     for budget in (ReadBudget(rows=2), ReadBudget(seconds=1.0, clock=count(0.0, 2.0).__next__)):
-        with pytest.raises(BadInput, match="choose a shorter range or a single queue"):
+        with pytest.raises(BadInput, match="Choose a shorter range or a single queue"):
             compute_range_figures(STRETCH, tmp_path, budget=budget)
 
 

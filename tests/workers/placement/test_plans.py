@@ -204,7 +204,7 @@ def test_a_node_that_the_plant_has_not_observed_yet_is_not_drained(plant, user, 
 
 def test_a_rejected_plan_can_not_be_approved_and_a_proposed_one_not_be_stopped(plant, user, snapshot):
     plan = by_hand(plant, user, snapshot)
-    assert "only an approved or running" in refusal(lambda: plans.stop(plan, user, "Why not.", now=plant.now)).message
+    assert "Only an approved or running" in refusal(lambda: plans.stop(plan, user, "Why not.", now=plant.now)).message
     plans.reject(plan, user, "Not now.", now=plant.now)
     assert (
         "is already rejected"

@@ -86,7 +86,7 @@ def test_a_file_that_differs_from_what_was_written_stays_in_the_database(data, m
     store()
     read = archived.read_row_group
     monkeypatch.setattr(archived, "read_row_group", lambda *place: read(*place).slice(1))
-    with pytest.raises(archive.ArchiveNotReadable, match="check the disk"):
+    with pytest.raises(archive.ArchiveNotReadable, match="Check the disk"):
         move_into_files()
     monkeypatch.undo()
     assert TaskBlock.objects.get().file == ""

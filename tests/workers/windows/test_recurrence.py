@@ -106,7 +106,7 @@ def test_the_end_of_a_rule_is_included(until, last):
         ("FREQ=DAILY;INTERVAL=7;BYDAY=MO", "never occurs"),
         ("FREQ=WEEKLY;INTERVAL=0", "from 1 to 1000"),
         ("FREQ=WEEKLY;COUNT=2;UNTIL=20270101", "both COUNT and UNTIL"),
-        ("FREQ=WEEKLY;UNTIL=20261350", "is no date"),
+        ("FREQ=WEEKLY;UNTIL=20261350", "is not a date"),
         ("FREQ=WEEKLY;UNTIL=99991231", "more than 20 years"),
         ("FREQ=WEEKLY;BYDAY=XX", "can't be read"),
         ("FREQ=YEARLY;BYMONTH=13", "never occurs|can't be read"),

@@ -54,7 +54,7 @@ def define(
     checks.accept_name().validate(name, "name", end=".")
     channels = Receiver.Channel.values
     checks.accept_choice(channels).validate(channel, "channel", end=".")
-    unknown = f"is not a setting of {channel}; the settings are {{known}}."
+    unknown = f"is not a setting of {channel}. The settings are {{known}}."
     checks.refuse_unknown(settings, SETTINGS[channel], "", message=unknown)
     if channel == Receiver.Channel.ALERTMANAGER and not tells_resolved:
         raise BadInput("tells_resolved", "must be on: otherwise, Alertmanager treats every alert as open for days.")

@@ -182,7 +182,7 @@ def check_readers(application: Application, other: str, queues: Iterable[str]) -
     Processed events are removed from a queue, so two applications can't share it.
     """
     for shared in sorted({*application.queues} & {*queues}):
-        said = f"{shared} is already read by {other}. Only one application can read a queue; choose another."
+        said = f"{shared} is already read by {other}. Only one application can read a queue. Choose another."
         raise BadInput("queues", said)
 
 

@@ -154,7 +154,7 @@ def test_a_request_that_the_user_cancels_changes_nothing_and_says_so(chromium, s
 
 def test_an_address_without_passkeys_says_where_there_are_some(open_page, served):
     page = open_page(PASSKEYS_PAGE)
-    expect(page.get_by_text(f"open Weir at http://localhost:{served.port}")).to_be_visible()
+    expect(page.get_by_text(f"Open Weir at http://localhost:{served.port}")).to_be_visible()
     expect(page.get_by_role("button", name="Add passkey")).to_have_count(0)
 
 

@@ -118,7 +118,7 @@ def test_a_calendar_file_is_previewed_and_imported(operator):
     made = PlannedWindow.objects.get()
     assert (made.name, made.scope, made.loop_mode) == ("Security patches", ["node/n1"], "advise")
     answer = operator.post("/windows/import/preview", shared)
-    assert answer.status_code == 422 and "choose a file or enter an address" in source_of(answer)
+    assert answer.status_code == 422 and "Choose a file or enter an address" in source_of(answer)
 
 
 def test_a_calendar_is_not_fetched_from_an_address_that_is_not_permitted(operator):

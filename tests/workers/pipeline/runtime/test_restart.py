@@ -184,7 +184,7 @@ def test_a_broken_run_file_is_refused_with_its_path(tmp_path, control):
 
 
 def test_two_processes_never_work_on_one_checkpoint(tmp_path):
-    with lock_checkpoint(tmp_path), pytest.raises(CheckpointInUse, match="stop that process first"):
+    with lock_checkpoint(tmp_path), pytest.raises(CheckpointInUse, match="Stop that process first"):
         lock_checkpoint(tmp_path)
     lock_checkpoint(tmp_path).close()
 

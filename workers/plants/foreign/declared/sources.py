@@ -48,7 +48,7 @@ UNAVAILABLE = 503
 NOTE = "PromQL info:"
 SQL_SECONDS = 2.0
 UNREADABLE = (
-    "contains an invalid address; percent-encode / : @ ? # % and spaces in the password as %2F %3A %40 %3F"
+    "contains an invalid address. Percent-encode / : @ ? # % and spaces in the password as %2F %3A %40 %3F"
     " %23 %25 and %20."
 )
 MAX_BYTES = 1_000_000

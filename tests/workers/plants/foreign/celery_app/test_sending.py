@@ -84,9 +84,9 @@ def test_a_task_arrives_once_with_its_id_and_arguments(app):
     ("changed", "field", "said"),
     [
         ({"name": "shop.wrk"}, "task", r"did you mean shop.work\?"),
-        ({"name": "os.system"}, "task", "choose from shop.mail, shop.work"),
+        ({"name": "os.system"}, "task", "Choose from shop.mail, shop.work"),
         ({"queue": "mial"}, "queue", r"did you mean mail\?"),
-        ({"queue": "other"}, "queue", "choose from celery, mail"),
+        ({"queue": "other"}, "queue", "Choose from celery, mail"),
     ],
 )
 def test_a_task_that_no_worker_would_run_is_refused_and_not_sent(changed, field, said, app):
