@@ -20,6 +20,7 @@ from controllers.rebalancing.node_scaling import NodeScalingParameters
 from queues import points as thousand
 from queues import projection
 from queues.nodes.node_state import IDLE, NORMAL
+from queues.nodes.write_sync import check_nodes
 from queues.topology import Topology
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Override, Plan
@@ -246,6 +247,7 @@ def _propose(
             ),
             offline,
         )
+    _check_durability(found, topology)
     look = moves.build_forecast(found, topology, snapshot, empties)
     return Plan.objects.create(
         kind=kind,
@@ -268,6 +270,19 @@ def _propose(
         expires_at=now + plans.get_approval_timeout(),
         progress=[dict(moves.NOTHING_YET) for _ in found],
     )
+
+
+def _check_durability(found: Sequence[Move], topology: Topology) -> None:
+    """Raise `BadInput` if a node that receives points of a durable queue can't store its events as promised.
+
+    Asks the servers of these nodes.
+    """
+    for queue in sorted({move.queue for move in found}):
+        targets = [topology.nodes[move.target] for move in found if move.queue == queue]
+        try:
+            check_nodes(topology.queues[queue].durability, targets)
+        except BadInput as error:
+            raise BadInput("moves", f"must not give {queue} points there: its durability {error.message}") from None
 
 
 def _format_title(kind: str, found: Sequence[Move], empties: str) -> str:

@@ -7,6 +7,7 @@ import pytest
 from common.errors import BadInput
 from common.stored_document import convert_to_plain, replace_fields
 from queues import keys, projection
+from queues.durability import DISK
 from queues.models import Node, Queue
 from queues.topology import Topology
 from tests.queues.points import set_points
@@ -41,6 +42,19 @@ def busy(plant):
         "telemetry": {"n1": 0.0, "n2": 0.0, "n3": 0.0},
     }
     return loaded(plant.pass_seconds(3), loads)
+
+
+def test_points_of_a_durable_queue_do_not_move_to_a_node_without_an_append_only_file(plant, user, snapshot):
+    Queue.objects.filter(name="alert").update(durability=DISK)
+    server = plant.servers["n2"].client()
+    server.config_set("appendonly", "no")
+    try:
+        with pytest.raises(BadInput, match="the server of node n2 keeps no append-only file"):
+            by_hand(plant, user, snapshot)
+    finally:
+        server.config_set("appendonly", "yes")
+    assert not Plan.objects.exists()
+    assert by_hand(plant, user, snapshot).state == Plan.State.PROPOSED
 
 
 def test_points_by_hand_become_a_plan_and_change_nothing_yet(plant, user, snapshot):
