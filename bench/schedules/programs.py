@@ -32,9 +32,10 @@ from workers.coordination.leases import Lease
 from workers.placement.transfer import Deadline, Route
 
 QUEUE, NODES = "orders", ("n1", "n2", "n3")
-IDLE_SECONDS, KEEP_ALIVE_SECONDS = 0.8, 0.2  # real workers take longer, but schedules are short
-LEASE_SECONDS, TIMEOUT_SECONDS = 1.5, 0.4
+IDLE_SECONDS, KEEP_ALIVE_SECONDS = 0.6, 0.15  # real workers take longer, but schedules are short
+LEASE_SECONDS, TIMEOUT_SECONDS = 1.0, 0.3
 CORRECTED, STOPPED = "corrected", "stopped"  # files of the plant's folder
+HANDLING_SECONDS = 0.0, 0.1, 0.4
 MAX_CALL_BLOCKS, MAX_BLOCK_EVENTS = 6, 4
 POISON_SHARE = 0.06
 PLAN, FENCES = "plan:1", "fences.sqlite3"
@@ -147,7 +148,7 @@ class RecordedLease(Lease):
 
 
 class PickyHandler(Handler):
-    """The handler `sql`, except that it takes random time, and rejects poison events until they are corrected."""
+    """The handler `sql`, except that it takes random time, and rejects poison events, until they are corrected."""
 
     def __init__(self, program: Program, chance: Random) -> None:
         self._program, self._chance = program, chance
@@ -155,7 +156,8 @@ class PickyHandler(Handler):
 
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
         is_corrected = self._program.has(CORRECTED)
-        time.sleep(self._chance.choice((0.0, 0.1, 0.5)))
+        if not self._program.has(STOPPED):
+            time.sleep(self._chance.choice(HANDLING_SECONDS))
         poisoned = [] if is_corrected else [place for place, each in enumerate(deliveries) if _has_poison(each)]
         sound = [place for place in range(len(deliveries)) if place not in poisoned]
         outcome = self._sql.handle([deliveries[place] for place in sound]) if sound else Outcome()

@@ -23,8 +23,8 @@ from typing import Any
 from bench.faults.preloaded import CLOCK
 from bench.schedules.planted import BUGS
 
-COUNT, SEED, LANES = 20, 1, 2
-MAX_BUG_SCHEDULES = 40
+COUNT, SEED, LANES = 20, 1, 4
+MAX_BUG_SCHEDULES = 20
 ROOT = Path(__file__).resolve().parents[2]
 
 
