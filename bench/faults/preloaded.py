@@ -10,6 +10,8 @@ a number for each file, and real disks are left alone.
 
 DISK: each write into a regular file takes so many milliseconds longer, and each fsync ten times as many
 (WEIR_DISK_FILE): a disk that others keep busy. What is read, and what the kernel writes later, is as quick as ever.
+
+READ_ONLY: the file system of the folder `data` beside WEIR_READ_ONLY_FILE accepts no writes, unless the number is 0.
 """
 
 import shutil
@@ -38,6 +40,7 @@ class Preloaded:
 
 CLOCK = Preloaded("stepped_clock", "WEIR_CLOCK_FILE")
 DISK = Preloaded("slow_disk", "WEIR_DISK_FILE")
+READ_ONLY = Preloaded("read_only_disk", "WEIR_READ_ONLY_FILE")
 SYNCED = Preloaded("synced_bytes", "WEIR_SYNCED_FOLDER")
 
 

@@ -57,12 +57,13 @@ class Lane:
         self.plant.play(faults, WORK_SECONDS)
         was_drained = self.plant.drain()
         self.plant.stop_programs()
+        self.plant.finish_moves()
         final = self.plant.read_final_state()
         history = read_history(folder / "history")
         violations = check_history(history, final, IDLE_SECONDS, was_drained)
         acknowledged = sum(operation.kind == "publish" and operation.outcome == "ok" for operation in history)
         if violations and self.keep is not None:
-            shutil.copytree(folder / "history", self.keep / folder.name)
+            shutil.copytree(folder / "history", self.keep / folder.name, dirs_exist_ok=True)
         shutil.rmtree(folder)
         return ScheduleResult(seed, list(faults), violations, len(history), acknowledged)
 

@@ -33,12 +33,14 @@ from queues.nodes.server import ServerConfig, prepare_server_command
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.gauge import GROUP
 from queues.segments.segment import Segment
+from workers.placement.transfer import Route
 
 PORT = 6379
 MAXMEMORY_BYTES = 256 * 2**20
 START_SECONDS, DRAIN_SECONDS, POLL_SECONDS = 20.0, 30.0, 0.02
 ANSWER_SECONDS, WATCH_SECONDS = 2.0, 0.05  # the longest wait for an answer
 MAX_PENDING = 1_000
+DATABASES = 16  # of a server
 RUNS = {"p": programs.produce, "w": programs.consume, "m": programs.move}
 
 
@@ -53,13 +55,13 @@ class SmallPlant:
     _programs: dict[str, HostProcess] = field(default_factory=dict)
     _schedule: Path = field(init=False)  # the folder of the current schedule
     _seed: int = 0
-
-    def __post_init__(self) -> None:
-        self._watched = {name: self._connect(name, WATCH_SECONDS) for name in NODES}
+    # Of the schedule. Each has another database of the servers than the one before, whose last packets may arrive late.
+    _number: int = 0
 
     def begin(self, seed: int, folder: Path) -> None:
         """Begin a schedule with empty servers. folder: of its history and its databases."""
-        self._seed, self._schedule = seed, folder
+        self._seed, self._schedule, self._number = seed, folder, self._number + 1
+        self._watched = {name: self._connect(name, WATCH_SECONDS) for name in NODES}
         (folder / "history").mkdir(parents=True)
         self._recorder = Recorder(folder / "history", "faults")
         programs.create_fences(folder)
@@ -211,7 +213,7 @@ class SmallPlant:
         self._programs[host] = HostProcess(self.hosts, host, run)
 
     def _get_url(self, name: str) -> str:
-        return f"redis://{self.hosts.get_address(name)}:{PORT}/0"
+        return f"redis://{self.hosts.get_address(name)}:{PORT}/{self._number % DATABASES}"
 
     def _connect(self, name: str, seconds: float = ANSWER_SECONDS) -> redis.Redis:
         timeouts = {"socket_timeout": seconds, "socket_connect_timeout": seconds}
@@ -247,6 +249,13 @@ class SmallPlant:
     def stop_programs(self) -> None:
         for name in PROGRAMS:
             self._kill(name)
+
+    def finish_moves(self) -> None:
+        """Move the dead letters that are marked for another node, as Weir does after an interrupted transfer."""
+        segments = {name: Segment(self._connect(name), QUEUE) for name in NODES}
+        for source, segment in segments.items():
+            targets = {name: target for name, target in segments.items() if name != source}
+            Route(source, segment, targets, dict.fromkeys(targets, 0)).move_letters(MAXMEMORY_BYTES)
 
     def read_final_state(self) -> FinalState:
         """Return what the servers and the handler's database have now."""
