@@ -165,6 +165,18 @@ def _make_disk_read_only(plant: BrokenPlant, chance: Random) -> Iterator[None]:
     yield
 
 
+def cut_links(what: str, *, requests: bool, answers: bool) -> Kind:
+    """A partition between a random node's server and everything else, in one direction or in both."""
+
+    @contextmanager
+    def strike(plant: BrokenPlant, chance: Random) -> Iterator[None]:
+        with plant.cut_links(chance.choice(NODES), requests=requests, answers=answers):
+            time.sleep(chance.uniform(SHORT_SECONDS, LONG_SECONDS))
+        yield
+
+    return Kind(what, strike)
+
+
 def damage_log(what: str, damage: Callable[[Path, str, Random], int]) -> Kind:
     """The append-only file of a random node is damaged, and its server is killed."""
 
@@ -272,6 +284,12 @@ def kinds_for(plant: BrokenPlant) -> tuple[list[Kind], dict[str, str]]:
         kinds.append(Kind("slow disk", _slow_disk))
     else:
         missing["slow disk"] = "no C compiler is at hand (cc)"
+    if plant.has_links:
+        kinds.append(cut_links("lost requests to a node", requests=True, answers=False))
+        kinds.append(cut_links("lost answers of a node", requests=False, answers=True))
+        kinds.append(cut_links("partition of a node", requests=True, answers=True))
+    else:
+        missing["partitions"] = "no C compiler is at hand (cc)"
     if plant.has_read_only_disk:
         kinds.append(Kind("read-only disk", _make_disk_read_only))
     else:

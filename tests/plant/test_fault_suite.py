@@ -16,13 +16,16 @@ from bench.faults.kinds import MAX_ORDERS_A_FAULT, Kind, freeze, kill, takes_ord
 from bench.faults.suite import Struck, choose_kinds, recovery, run
 
 KINDS: list[Kind] = [each(name) for name in ("web", "beat", "n1") for each in (kill, freeze)]
-OF_FILES_AND_CLOCK = (
+OF_FILES_CLOCK_AND_LINKS = (
     "torn append-only file",
     "cut append-only file",
     "inverted bit in an append-only file",
     "read-only disk",
     "clock -3600 s",
     "clock +3600 s",
+    "lost requests to a node",
+    "lost answers of a node",
+    "partition of a node",
 )
 SEEDS, FAULTS, RATE = range(1, 11), 20, 10_000
 A_PLANT = [pytest.mark.slow, pytest.mark.faults, pytest.mark.spark]
@@ -111,8 +114,8 @@ def test_a_plant_that_is_broken_a_dozen_times_loses_nothing(seed):
 
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("seed", [pytest.param(2, marks=A_PLANT)])
-def test_a_plant_whose_files_and_clock_are_broken_loses_nothing_else(seed):
-    assert_exact(run([seed], len(OF_FILES_AND_CLOCK), 2_000, OF_FILES_AND_CLOCK))
+def test_a_plant_whose_files_clock_and_links_are_broken_loses_nothing_else(seed):
+    assert_exact(run([seed], len(OF_FILES_CLOCK_AND_LINKS), 2_000, OF_FILES_CLOCK_AND_LINKS))
 
 
 @pytest.mark.hours
