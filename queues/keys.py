@@ -142,11 +142,18 @@ LEAVING = Key(
     "entry ID → the node it is being transferred to",
     on_nodes=True,
 )
+LEAVING_LETTERS = Key(
+    "weir:{queue}:leaving-letters",
+    "hash",
+    "workers → workers agent observer",
+    "ID of a dead letter → the node it is being transferred to",
+    on_nodes=True,
+)
 RECEIVED = Key(
     "weir:{queue}:received",
     "sorted set",
-    "workers pipeline → workers pipeline",
-    "source, entry ID and block ID → when it was transferred here (ms)",
+    "web workers pipeline → workers pipeline",
+    "source, entry ID and block ID → when it was transferred here (ms); damaged dead letters that were counted",
     on_nodes=True,
 )
 PROMOTIONS = Key(
@@ -156,7 +163,7 @@ PROMOTIONS = Key(
     "of a node with a replica: how often its servers have changed places (`queues.nodes.replication`)",
     on_nodes=True,
 )
-OF_QUEUE = (SEGMENT, COUNTERS, RETRY, DEAD, LEAVING, RECEIVED)  # in the order of the scripts
+OF_QUEUE = (SEGMENT, COUNTERS, RETRY, DEAD, LEAVING, RECEIVED, LEAVING_LETTERS)  # in the order of the scripts
 
 # Workers and their hosts
 SUBMITTED = Key(

@@ -20,7 +20,8 @@ ROWS = 100_000  # read at a time
 
 @dataclass(frozen=True)
 class Account:
-    """lost: acknowledged, and neither handled nor a dead letter. doubled: with more than one effect. open:
+    """lost: acknowledged, and neither handled nor a dead letter. destroyed: how many of these the faults have cut off a
+    server's file, or damaged there, at most. doubled: with more than one effect. open:
     decisions that were to be applied, and neither were nor say why; the newest of a loop may still be.
     overtaken: decisions under a number that was not greater than the one before (the ledger takes none).
 
@@ -40,6 +41,7 @@ class Account:
     open: int
     repeated: int
     unstarted: int
+    destroyed: int
 
     def __add__(self, other: "Account") -> "Account":
         return Account(*(a + b for a, b in zip(asdict(self).values(), asdict(other).values(), strict=True)))
@@ -73,6 +75,7 @@ def account(plant: BrokenPlant, load: Load) -> Account:
         open=left_open,
         repeated=repeated,
         unstarted=unstarted,
+        destroyed=plant.destroyed_events,
     )
 
 

@@ -1,22 +1,24 @@
 """A whole plant that can be broken in every way: each process by its name, its disk, and its clock.
 
 The data folder is a small file system of its own (tmpfs, where this user may mount one), so that it can be full. Its
-clock and its slow disk are `bench.faults.preloaded`'s, in every process that ./run starts, servers included. The
-pipeline is not reached, as it keeps little of its environment.
+clock, its slow or read-only disk, and its partitions are `bench.faults.preloaded`'s, in every process that ./run
+starts, servers included. The pipeline is not reached, as it keeps little of its environment.
 """
 
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any, Self
 
 import psutil
 import redis
 
-from bench.faults.preloaded import CLOCK, DISK, Preloaded, write_number
+from bench.faults.load import QUEUE
+from bench.faults.preloaded import CLOCK, DISK, LINKS, READ_ONLY, Preloaded, encode_cut, write_number
 from bench.plant.running_plant import RunningPlant
 from console.connections.processes import list_family
 from console.connections.supervisor import open_supervisor
@@ -27,11 +29,17 @@ SERVERS = ("control", "n1", "n2", "n3")
 
 
 class BrokenPlant(RunningPlant):
-    """Use as a context. has_disk, has_clock, has_slow_disk: whether these can be broken here."""
+    """Use as a context. has_disk, has_clock, has_links, …: whether these can be broken here.
+
+    destroyed_events: how many events of the load the faults have destroyed at most, in files of servers.
+    """
 
     has_disk = False
     has_clock = False
     has_slow_disk = False
+    has_read_only_disk = False
+    has_links = False
+    destroyed_events = 0
 
     def __enter__(self) -> Self:
         try:
@@ -52,14 +60,16 @@ class BrokenPlant(RunningPlant):
     def environment_of_run(self) -> dict[str, str]:
         environment = super().environment_of_run()
         folder = Path(self.folder.name)
-        variables_of_run = {each: each.build(folder) for each in (CLOCK, DISK)}
+        variables_of_run = {each: each.build(folder) for each in (CLOCK, DISK, LINKS, READ_ONLY)}
         libraries = {each: library for each, library in variables_of_run.items() if library is not None}
         for each in libraries:
             write_number(self._number(each), 0)
             environment[each.variable] = str(self._number(each))
         if libraries:
             environment["LD_PRELOAD"] = ":".join(map(str, libraries.values()))
-        self.has_clock, self.has_slow_disk = CLOCK in libraries, DISK in libraries
+        self.has_clock, self.has_slow_disk, self.has_links = (each in libraries for each in (CLOCK, DISK, LINKS))
+        # Without a file system of its own, the whole disk of this machine would be read-only for the plant.
+        self.has_read_only_disk = self.has_disk and READ_ONLY in libraries
         return environment
 
     def _number(self, library: Preloaded) -> Path:
@@ -89,6 +99,34 @@ class BrokenPlant(RunningPlant):
             yield
         finally:
             write_number(self._number(DISK), 0)
+
+    @contextmanager
+    def read_only_disk(self) -> Iterator[None]:
+        """Every write into the data folder fails, also into files that are open."""
+        write_number(self._number(READ_ONLY), 1)
+        try:
+            yield
+        finally:
+            write_number(self._number(READ_ONLY), 0)
+
+    @contextmanager
+    def cut_links(self, name: str, *, requests: bool, answers: bool) -> Iterator[None]:
+        """The requests to a server, or its answers, are lost. A connection that has lost data stays silent."""
+        port = EmbeddedServers(self.data).ports[name]
+        write_number(self._number(LINKS), encode_cut(port, to_port=requests, from_port=answers))
+        try:
+            yield
+        finally:
+            write_number(self._number(LINKS), 0)
+
+    def damage_log(self, name: str, damage: Callable[[Path, str, Random], int], chance: Random) -> None:
+        """Pause a server, damage its append-only file, and kill the server, which starts again."""
+        server = self.find_process(name)
+        server.suspend()
+        try:
+            self.destroyed_events += damage(self.data / "servers" / name, QUEUE, chance)
+        finally:
+            server.kill()
 
     @contextmanager
     def full_disk(self) -> Iterator[None]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -17,13 +18,15 @@ import psutil
 
 from bench.faults.broken_plant import SERVERS, BrokenPlant
 from bench.faults.load import QUEUE
+from bench.faults.stored_log import cut, flip, tear
+from bench.faults.whole import NODES
 from console.connections.processes import send_signal
 from queues.segments.gauge import read_gauges
 
 # From the end of the fault until all is whole again, on a calm machine [s].
 USUAL_SECONDS, PIPELINE_SECONDS, WEB_SECONDS = 10.0, 25.0, 8.0
 SHORT_SECONDS, LONG_SECONDS = 3.0, 12.0
-STEP_SECONDS = 600
+STEPS_SECONDS = (-3600, -600, 600, 3600)
 PLAN_SECONDS = 120.0
 WRITE_MILLISECONDS = 10  # that a write takes longer; an fsync takes a tenth of a second longer then
 SOON_SECONDS = 30.0  # within which workers claim something, and a loop acts
@@ -155,6 +158,36 @@ def _slow_disk(plant: BrokenPlant, chance: Random) -> Iterator[None]:
     yield
 
 
+@contextmanager
+def _make_disk_read_only(plant: BrokenPlant, chance: Random) -> Iterator[None]:
+    with plant.read_only_disk():
+        time.sleep(chance.uniform(SHORT_SECONDS, LONG_SECONDS))
+    yield
+
+
+def cut_links(what: str, *, requests: bool, answers: bool) -> Kind:
+    """A partition between a random node's server and everything else, in one direction or in both."""
+
+    @contextmanager
+    def strike(plant: BrokenPlant, chance: Random) -> Iterator[None]:
+        with plant.cut_links(chance.choice(NODES), requests=requests, answers=answers):
+            time.sleep(chance.uniform(SHORT_SECONDS, LONG_SECONDS))
+        yield
+
+    return Kind(what, strike)
+
+
+def damage_log(what: str, damage: Callable[[Path, str, Random], int]) -> Kind:
+    """The append-only file of a random node is damaged, and its server is killed."""
+
+    @contextmanager
+    def strike(plant: BrokenPlant, chance: Random) -> Iterator[None]:
+        plant.damage_log(chance.choice(NODES), damage, chance)
+        yield
+
+    return Kind(f"{what} append-only file", strike)
+
+
 def step(seconds: int) -> Kind:
     """The clock is set, and set back after some time."""
 
@@ -173,7 +206,7 @@ def _kill_in_effect(plant: BrokenPlant, chance: Random) -> Iterator[None]:
     """All children of the workers, at an instant at which one has claimed a block and not acknowledged it."""
     children = plant.family("worker-jobs")[1:]
     with ExitStack() as stack:
-        nodes = [stack.enter_context(plant.server(name)) for name in SERVERS if name != "control"]
+        nodes = [stack.enter_context(plant.server(name)) for name in NODES]
         _soon(lambda: any(read_gauges(node, [QUEUE])[QUEUE]["pending_blocks"] for node in nodes), "a claim")
     send_signal(children, signal.SIGKILL)
     yield
@@ -241,8 +274,9 @@ def kinds_for(plant: BrokenPlant) -> tuple[list[Kind], dict[str, str]]:
     kinds += [kill_child("worker-jobs"), kill_child("pipeline")]
     kinds.append(kill_in_transfer("n3"))
     kinds += [lock("weir.sqlite3"), lock("handled.sqlite3")]
-    kinds += [fill_node(name) for name in names if name in SERVERS and name != "control"]
+    kinds += [fill_node(name) for name in names if name in NODES]
     kinds += [starve(name) for name in ("worker-jobs", "worker-control") if name in own]
+    kinds += [damage_log("torn", tear), damage_log("cut", cut), damage_log("inverted bit in an", flip)]
     kinds += [Kind("kill workers in an effect", _kill_in_effect)]
     kinds += [Kind("kill worker-control in an action", _kill_in_action)]
     missing: dict[str, str] = {}
@@ -250,12 +284,22 @@ def kinds_for(plant: BrokenPlant) -> tuple[list[Kind], dict[str, str]]:
         kinds.append(Kind("slow disk", _slow_disk))
     else:
         missing["slow disk"] = "no C compiler is at hand (cc)"
+    if plant.has_links:
+        kinds.append(cut_links("lost requests to a node", requests=True, answers=False))
+        kinds.append(cut_links("lost answers of a node", requests=False, answers=True))
+        kinds.append(cut_links("partition of a node", requests=True, answers=True))
+    else:
+        missing["partitions"] = "no C compiler is at hand (cc)"
+    if plant.has_read_only_disk:
+        kinds.append(Kind("read-only disk", _make_disk_read_only))
+    else:
+        missing["read-only disk"] = "no C compiler is at hand (cc), or this user may not mount a file system"
     if plant.has_disk:
         kinds.append(Kind("disk full", _fill_disk))
     else:
         missing["disk full"] = "this user may not mount a file system"
     if plant.has_clock:
-        kinds += [step(STEP_SECONDS), step(-STEP_SECONDS)]
+        kinds += [step(seconds) for seconds in STEPS_SECONDS]
     else:
         missing["clock"] = "no C compiler is at hand (cc)"
     return kinds, missing

@@ -10,6 +10,10 @@ a number for each file, and real disks are left alone.
 
 DISK: each write into a regular file takes so many milliseconds longer, and each fsync ten times as many
 (WEIR_DISK_FILE): a disk that others keep busy. What is read, and what the kernel writes later, is as quick as ever.
+
+LINKS: data to or from a port vanishes (WEIR_LINKS_FILE, see `encode_cut`).
+
+READ_ONLY: the file system of the folder `data` beside WEIR_READ_ONLY_FILE accepts no writes, unless the number is 0.
 """
 
 import shutil
@@ -38,7 +42,14 @@ class Preloaded:
 
 CLOCK = Preloaded("stepped_clock", "WEIR_CLOCK_FILE")
 DISK = Preloaded("slow_disk", "WEIR_DISK_FILE")
+LINKS = Preloaded("cut_links", "WEIR_LINKS_FILE")
+READ_ONLY = Preloaded("read_only_disk", "WEIR_READ_ONLY_FILE")
 SYNCED = Preloaded("synced_bytes", "WEIR_SYNCED_FOLDER")
+
+
+def encode_cut(port: int, *, to_port: bool, from_port: bool) -> int:
+    """Return the number of LINKS for data that is lost on its way to a port, or from it."""
+    return port + 65_536 * to_port + 131_072 * from_port
 
 
 def write_number(path: Path, number: int) -> None:

@@ -73,6 +73,8 @@ class _Index:
     flushes: dict[str, list[Operation]] = field(default_factory=lambda: defaultdict(list))  # block → flushes
     events: dict[str, list[str]] = field(default_factory=dict)  # block → events
     claims: dict[tuple[str, str], list[Operation]] = field(default_factory=lambda: defaultdict(list))
+    # node, worker → claims whose entries are not known
+    unsure_claims: dict[tuple[str, str], list[Operation]] = field(default_factory=lambda: defaultdict(list))
     held: dict[tuple[str, str], list[Operation]] = field(default_factory=lambda: defaultdict(list))
     released: dict[tuple[str, str], list[Operation]] = field(default_factory=lambda: defaultdict(list))
 
@@ -91,6 +93,8 @@ class _Index:
         elif operation.kind == "flush":
             for block in data["blocks"]:
                 self.flushes[block].append(operation)
+        elif operation.kind == "claim" and operation.outcome == UNKNOWN:
+            self.unsure_claims[node, data["worker"]].append(operation)
         elif operation.kind == "claim" and operation.outcome == OK:
             for entry, _ in data["entries"]:
                 self.claims[node, entry].append(operation)
@@ -292,11 +296,17 @@ def _check_overtaken(index: _Index) -> Iterator[Violation]:
         changes = [change for change in changes if change.outcome == OK and change.data["changed"]]
         for change in (*changes, *(held for held in index.held[place] if held.kind == "keep_alive")):
             worker = change.data["worker"]
+            # A claim of its own that overlaps the change, or has no known outcome, may be the newest one.
+            own = [claim for claim in (*claims, *index.unsure_claims[place[0], worker]) if _is_own(claim, change)]
+            own_end = max(map(_get_end, own), default=0)
             earlier = [claim for claim in claims if _get_end(claim) < change.began_ns]
-            own_end = max((_get_end(claim) for claim in earlier if claim.data["worker"] == worker), default=0)
             others = [claim for claim in earlier if claim.data["worker"] != worker and claim.began_ns > own_end]
             if others:
                 yield Violation(OVERTAKEN, place, _describe([*others, change]))
+
+
+def _is_own(claim: Operation, change: Operation) -> bool:
+    return bool(claim.data["worker"] == change.data["worker"] and claim.began_ns < _get_end(change))
 
 
 def _check_counters(final: FinalState) -> Iterator[Violation]:

@@ -8,9 +8,11 @@ SERVERS = ("control", "n1", "n2", "n3")
 PROGRAMS = ("p1", "w1", "w2", "m1", "m2")  # producer, workers, movers
 HOSTS = (*SERVERS, *PROGRAMS)
 CRASH, PAUSE, CLOCK, ONE_WAY, PARTITION, ISOLATE = "crash", "pause", "clock", "one-way cut", "partition", "isolate"
-KINDS = (CRASH, CRASH, PAUSE, PAUSE, CLOCK, ONE_WAY, PARTITION, ISOLATE)
-WORK_SECONDS = 3.0
-MAX_FAULT_SECONDS = 2.2  # more than workers may be silent, and than a lease lasts
+OVERTAKE = "overtake"  # pauses a worker that holds a block until another worker has taken the block
+KINDS = (CRASH, CRASH, PAUSE, PAUSE, OVERTAKE, OVERTAKE, CLOCK, ONE_WAY, PARTITION, ISOLATE)
+WORK_SECONDS = 2.0
+MAX_FAULT_SECONDS = 1.5  # more than workers may be silent, and than a lease lasts
+MAX_OVERTAKE_SECONDS = 4.0  # the other worker may be busy for some time
 WORKERS = ("w1", "w2")
 MIN_FAULTS, MAX_FAULTS = 2, 6
 STEPS_SECONDS = (-3600, -600, -5, 5, 600, 3600)
@@ -50,6 +52,8 @@ def _draw_fault(chance: Random) -> Fault:
     if kind in (ONE_WAY, PARTITION):
         cut = chance.sample(others, chance.randint(1, 4))
         return Fault(kind, host, at_seconds, seconds, tuple(sorted(cut)))
+    if kind == OVERTAKE:
+        return Fault(kind, chance.choice(WORKERS), at_seconds, MAX_OVERTAKE_SECONDS)
     if kind == PAUSE and chance.random() < 0.6:
         return Fault(kind, chance.choice(WORKERS), at_seconds, seconds)
     return Fault(kind, host, at_seconds, seconds, tuple(others) if kind == ISOLATE else ())

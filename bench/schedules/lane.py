@@ -16,8 +16,8 @@ from typing import Any
 from bench.schedules.checker import Violation, check_history
 from bench.schedules.faults import HOSTS, WORK_SECONDS, Fault, draw_faults, shrink_faults
 from bench.schedules.history import read_history
-from bench.schedules.hosts import Hosts, open_hosts
-from bench.schedules.plant import SmallPlant
+from bench.schedules.hosts import open_hosts
+from bench.schedules.plant import SmallPlant, open_plant
 from bench.schedules.planted import BUGS
 from bench.schedules.programs import IDLE_SECONDS
 
@@ -44,30 +44,26 @@ class ScheduleResult:
 
 @dataclass(frozen=True)
 class Lane:
-    """The hosts of one lane. keep: where the histories of schedules with violations stay."""
+    """The plant of one lane. keep: where the histories of schedules with violations stay."""
 
-    hosts: Hosts
+    plant: SmallPlant
     folder: Path
-    library: Path | None
     keep: Path | None = None
 
     def run(self, seed: int, faults: Sequence[Fault]) -> ScheduleResult:
         """Run a schedule, and check its history."""
         folder = Path(tempfile.mkdtemp(prefix=f"s{seed}-", dir=self.folder))
-        plant = SmallPlant(self.hosts, folder, seed, self.library)
-        try:
-            plant.begin()
-            plant.play(faults, WORK_SECONDS)
-            was_drained = plant.drain()
-            plant.stop_programs()
-            final = plant.read_final_state()
-        finally:
-            plant.end()
+        self.plant.begin(seed, folder)
+        self.plant.play(faults, WORK_SECONDS)
+        was_drained = self.plant.drain()
+        self.plant.stop_programs()
+        self.plant.finish_moves()
+        final = self.plant.read_final_state()
         history = read_history(folder / "history")
         violations = check_history(history, final, IDLE_SECONDS, was_drained)
         acknowledged = sum(operation.kind == "publish" and operation.outcome == "ok" for operation in history)
         if violations and self.keep is not None:
-            shutil.copytree(folder / "history", self.keep / folder.name)
+            shutil.copytree(folder / "history", self.keep / folder.name, dirs_exist_ok=True)
         shutil.rmtree(folder)
         return ScheduleResult(seed, list(faults), violations, len(history), acknowledged)
 
@@ -88,8 +84,12 @@ def main(lane: int, first_seed: int, count: int, step: int, bug: str, keep: str)
     if bug:
         BUGS[bug]()
     library = os.environ.get("LD_PRELOAD")
-    with tempfile.TemporaryDirectory(prefix="weir-schedules-") as name, open_hosts(HOSTS, lane, Path(name)) as hosts:
-        here = Lane(hosts, Path(name), Path(library) if library else None, Path(keep) if keep else None)
+    with (
+        tempfile.TemporaryDirectory(prefix="weir-schedules-") as name,
+        open_hosts(HOSTS, lane, Path(name)) as hosts,
+        open_plant(hosts, Path(name), Path(library) if library else None) as plant,
+    ):
+        here = Lane(plant, Path(name), Path(keep) if keep else None)
         for seed in range(first_seed, first_seed + count, step):
             result = here.run(seed, draw_faults(seed))
             # A planted bug needs no shrinking: it ends with its discovery.

@@ -1,16 +1,17 @@
-"""A small plant for one schedule: a control server, three nodes, a producer, two workers, and two movers.
+"""A small plant for schedules: a control server, three nodes, a producer, two workers, and two movers.
 
-Each has a host of its own (`bench.schedules.hosts`). The servers keep all that a killed process has written, as on a
-host that stays up.
+Each has a host of its own (`bench.schedules.hosts`). The servers are emptied between two schedules. They keep all
+that a killed process has written, as on a host that stays up.
 """
 
+import heapq
 import os
 import signal
 import sqlite3
 import subprocess
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from bench.queues.node_servers import write_topology
 from bench.schedules import programs
 from bench.schedules.checker import FinalState, NodeState
 from bench.schedules.faults import CLOCK as CLOCK_STEP
-from bench.schedules.faults import CRASH, ONE_WAY, PAUSE, PROGRAMS, SERVERS, Fault
+from bench.schedules.faults import CRASH, ONE_WAY, OVERTAKE, PAUSE, PROGRAMS, SERVERS, WORKERS, Fault
 from bench.schedules.history import Recorder
 from bench.schedules.hosts import HostProcess, Hosts
 from bench.schedules.programs import CORRECTED, NODES, QUEUE, STOPPED, Program
@@ -30,56 +31,107 @@ from queues import keys
 from queues.events.block import decode
 from queues.nodes.server import ServerConfig, prepare_server_command
 from queues.segments.dead_letters import DeadLetters
+from queues.segments.gauge import GROUP
 from queues.segments.segment import Segment
+from workers.placement.transfer import Route
 
 PORT = 6379
 MAXMEMORY_BYTES = 256 * 2**20
-START_SECONDS, DRAIN_SECONDS, POLL_SECONDS = 20.0, 30.0, 0.05
+START_SECONDS, DRAIN_SECONDS, POLL_SECONDS = 20.0, 30.0, 0.02
+ANSWER_SECONDS, WATCH_SECONDS = 2.0, 0.05  # the longest wait for an answer
+MAX_PENDING = 1_000
+DATABASES = 16  # of a server
 RUNS = {"p": programs.produce, "w": programs.consume, "m": programs.move}
 
 
 @dataclass
 class SmallPlant:
-    """The plant of a schedule. Use it once; `end` stops what runs."""
+    """The plant of one schedule after the other. Its servers start with the first; `end` stops what runs."""
 
     hosts: Hosts
     folder: Path
-    seed: int
     library: Path | None  # of the servers' clocks
     _servers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _programs: dict[str, HostProcess] = field(default_factory=dict)
+    _schedule: Path = field(init=False)  # the folder of the current schedule
+    _seed: int = 0
+    # Of the schedule. Each has another database of the servers than the one before, whose last packets may arrive late.
+    _number: int = 0
 
-    def begin(self) -> None:
-        (self.folder / "history").mkdir(parents=True)
-        self._recorder = Recorder(self.folder / "history", "faults")
-        programs.create_fences(self.folder)
+    def begin(self, seed: int, folder: Path) -> None:
+        """Begin a schedule with empty servers. folder: of its history and its databases."""
+        self._seed, self._schedule, self._number = seed, folder, self._number + 1
+        self._watched = {name: self._connect(name, WATCH_SECONDS) for name in NODES}
+        (folder / "history").mkdir(parents=True)
+        self._recorder = Recorder(folder / "history", "faults")
+        programs.create_fences(folder)
         for name in SERVERS:
-            self._start_server(name)
-        urls = {name: self._get_url(name) for name in NODES}
+            if name not in self._servers:
+                self._start_server(name)
         for name in SERVERS:
             self._await_server(name)
-        write_topology(self._get_url("control"), QUEUE, urls)
+            with self._connect(name) as server:
+                server.flushall()
+        write_topology(self._get_url("control"), QUEUE, {name: self._get_url(name) for name in NODES})
         for place, name in enumerate(PROGRAMS):
             self._start_program(name, place)
 
     def end(self) -> None:
-        for program in self._programs.values():
-            program.kill()
+        self.stop_programs()
         for server in self._servers.values():
             server.kill()
             server.wait()
 
     def play(self, faults: Sequence[Fault], work_seconds: float) -> None:
         """Inject the faults at their times, then end all of them, and stop publishing."""
-        actions = [(fault.at_seconds, self._inject, fault) for fault in faults]
-        actions += [(fault.at_seconds + fault.seconds, self._remove, fault) for fault in faults]
         began = time.monotonic()
-        for at_seconds, act, fault in sorted(actions, key=lambda action: action[0]):
-            time.sleep(max(0.0, began + at_seconds - time.monotonic()))
-            act(fault)
+        steps = [(began + fault.at_seconds, place, self._strike(fault)) for place, fault in enumerate(faults)]
+        heapq.heapify(steps)
+        while steps:
+            at_seconds, place, strike = heapq.heappop(steps)
+            time.sleep(max(0.0, at_seconds - time.monotonic()))
+            pause_seconds = next(strike, None)
+            if pause_seconds is not None:
+                heapq.heappush(steps, (time.monotonic() + pause_seconds, place, strike))
         time.sleep(max(0.0, began + work_seconds - time.monotonic()))
-        (self.folder / CORRECTED).touch()
-        (self.folder / STOPPED).touch()
+        (self._schedule / CORRECTED).touch()
+        (self._schedule / STOPPED).touch()
+
+    def _strike(self, fault: Fault) -> Iterator[float]:
+        """Inject a fault, and end it. Yields the seconds until each next step."""
+        if fault.kind == OVERTAKE:
+            yield from self._overtake(fault)
+        else:
+            self._inject(fault)
+            yield fault.seconds
+            self._remove(fault)
+
+    def _overtake(self, fault: Fault) -> Iterator[float]:
+        """Pause a worker while it holds blocks, until another worker has taken one of them."""
+        deadline = time.monotonic() + fault.seconds
+        held: set[tuple[str, str]] = set()
+        while not held and time.monotonic() < deadline:
+            if self._list_held(fault.host):
+                self._pause(fault.host)
+                held = self._list_held(fault.host)  # and holds as long as it is paused
+                if not held:
+                    self._resume(fault.host)
+            yield POLL_SECONDS
+        others = [worker for worker in WORKERS if worker != fault.host]
+        while time.monotonic() < deadline and not any(held & self._list_held(other) for other in others):
+            yield POLL_SECONDS
+        yield POLL_SECONDS  # until the other worker has recorded its claim
+        self._resume(fault.host)
+
+    def _list_held(self, host: str) -> set[tuple[str, str]]:
+        """Return node and ID of each entry that the worker on a host has claimed, from the nodes that answer."""
+        held: set[tuple[str, str]] = set()
+        for name in NODES:
+            with suppress(redis.RedisError):
+                pending = self._watched[name].xpending_range(keys.SEGMENT.build(QUEUE), GROUP, "-", "+", MAX_PENDING)
+                consumers = {row["message_id"].decode(): row["consumer"].decode() for row in pending}
+                held |= {(name, entry) for entry, consumer in consumers.items() if consumer.startswith(f"{host}-")}
+        return held
 
     def _inject(self, fault: Fault) -> None:
         host = fault.host
@@ -125,7 +177,7 @@ class SmallPlant:
         if host in SERVERS and host not in self._servers:
             self._start_server(host)
         elif host in PROGRAMS and host not in self._programs:
-            self._start_program(host, len(PROGRAMS) + self.seed)
+            self._start_program(host, len(PROGRAMS) + self._seed)
 
     def _pause(self, host: str) -> None:
         if host in self._servers:
@@ -156,15 +208,16 @@ class SmallPlant:
 
     def _start_program(self, host: str, place: int) -> None:
         urls = {name: self._get_url(name) for name in NODES}
-        program = Program(host, 1_000 * self.seed + place, self._get_url("control"), urls, self.folder)
+        program = Program(host, 1_000 * self._seed + place, self._get_url("control"), urls, self._schedule)
         run: Callable[[], None] = partial(RUNS[host[0]], program)
         self._programs[host] = HostProcess(self.hosts, host, run)
 
     def _get_url(self, name: str) -> str:
-        return f"redis://{self.hosts.get_address(name)}:{PORT}/0"
+        return f"redis://{self.hosts.get_address(name)}:{PORT}/{self._number % DATABASES}"
 
-    def _connect(self, name: str) -> redis.Redis:
-        return redis.Redis.from_url(self._get_url(name), retry=None, socket_timeout=2.0, socket_connect_timeout=2.0)
+    def _connect(self, name: str, seconds: float = ANSWER_SECONDS) -> redis.Redis:
+        timeouts = {"socket_timeout": seconds, "socket_connect_timeout": seconds}
+        return redis.Redis.from_url(self._get_url(name), retry=None, **timeouts)
 
     def _await_server(self, name: str) -> None:
         """Wait until a server answers. Raises `TimeoutError`."""
@@ -197,9 +250,16 @@ class SmallPlant:
         for name in PROGRAMS:
             self._kill(name)
 
+    def finish_moves(self) -> None:
+        """Move the dead letters that are marked for another node, as Weir does after an interrupted transfer."""
+        segments = {name: Segment(self._connect(name), QUEUE) for name in NODES}
+        for source, segment in segments.items():
+            targets = {name: target for name, target in segments.items() if name != source}
+            Route(source, segment, targets, dict.fromkeys(targets, 0)).move_letters(MAXMEMORY_BYTES)
+
     def read_final_state(self) -> FinalState:
         """Return what the servers and the handler's database have now."""
-        path = self.folder / "handled.sqlite3"
+        path = self._schedule / "handled.sqlite3"
         effects: list[str] = []
         if path.exists():
             with closing(sqlite3.connect(path)) as database:
@@ -213,3 +273,13 @@ class SmallPlant:
             waiting = [decode(block.block_id, block.data).get_event_ids().to_pylist() for block in stored]
             dead = [letter.batch.column(0).to_pylist() for letter in DeadLetters(segment).read(1_000_000)]
             return NodeState(segment.get_counters(), waiting, dead)
+
+
+@contextmanager
+def open_plant(hosts: Hosts, folder: Path, library: Path | None) -> Iterator[SmallPlant]:
+    """Return a plant on hosts, and stop all that runs in the end."""
+    plant = SmallPlant(hosts, folder, library)
+    try:
+        yield plant
+    finally:
+        plant.end()

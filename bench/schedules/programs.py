@@ -1,7 +1,7 @@
 """The programs of the hosts: producers, workers, and movers, with Weir's own client, worker, transfer, and leases.
 
 Each records what it does (`bench.schedules.history`). A poison event is rejected by the handler until the file
-CORRECTED exists; then the mover requeues the dead letters.
+CORRECTED exists. Movers requeue dead letters: sometimes before, and always afterwards.
 """
 
 import os
@@ -32,11 +32,13 @@ from workers.coordination.leases import Lease
 from workers.placement.transfer import Deadline, Route
 
 QUEUE, NODES = "orders", ("n1", "n2", "n3")
-IDLE_SECONDS, KEEP_ALIVE_SECONDS = 0.8, 0.2  # real workers take longer, but schedules are short
-LEASE_SECONDS, TIMEOUT_SECONDS = 1.5, 0.4
+IDLE_SECONDS, KEEP_ALIVE_SECONDS = 0.6, 0.15  # real workers take longer, but schedules are short
+LEASE_SECONDS, TIMEOUT_SECONDS = 1.0, 0.3
 CORRECTED, STOPPED = "corrected", "stopped"  # files of the plant's folder
+HANDLING_SECONDS = 0.0, 0.1, 0.4
 MAX_CALL_BLOCKS, MAX_BLOCK_EVENTS = 6, 4
 POISON_SHARE = 0.06
+REQUEUED_EARLY_SHARE = 0.2  # of the passes after which dead letters are requeued before their cause is corrected
 PLAN, FENCES = "plan:1", "fences.sqlite3"
 UNAVAILABLE = (WeirError, redis.RedisError, OSError)
 
@@ -147,7 +149,7 @@ class RecordedLease(Lease):
 
 
 class PickyHandler(Handler):
-    """The handler `sql`, except that it takes random time, and rejects poison events until they are corrected."""
+    """The handler `sql`, except that it takes random time, and rejects poison events, until they are corrected."""
 
     def __init__(self, program: Program, chance: Random) -> None:
         self._program, self._chance = program, chance
@@ -155,7 +157,8 @@ class PickyHandler(Handler):
 
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
         is_corrected = self._program.has(CORRECTED)
-        time.sleep(self._chance.choice((0.0, 0.1, 0.5)))
+        if not self._program.has(STOPPED):
+            time.sleep(self._chance.choice(HANDLING_SECONDS))
         poisoned = [] if is_corrected else [place for place, each in enumerate(deliveries) if _has_poison(each)]
         sound = [place for place in range(len(deliveries)) if place not in poisoned]
         outcome = self._sql.handle([deliveries[place] for place in sound]) if sound else Outcome()
@@ -240,7 +243,7 @@ def move(program: Program) -> None:
                 _run_plan(program, segments, chance)
                 _write_progress(program.folder, recorder, fence)
             lease.release()
-        if program.has(CORRECTED):
+        if program.has(CORRECTED) or chance.random() < REQUEUED_EARLY_SHARE:
             with suppress(*UNAVAILABLE):
                 letters = DeadLetters(segments[chance.choice(NODES)])
                 letters.requeue({letter.dead_id: letter.digest for letter in letters.read(20)})
@@ -250,8 +253,7 @@ def _run_plan(program: Program, segments: dict[str, RecordedSegment], chance: Ra
     """Move some blocks off each node; after the schedule, only finish what has begun."""
     for source in NODES:
         targets: dict[str, Segment] = {name: segments[name] for name in NODES if name != source}
-        # A pass of a drain plan gives each dead letter to the same target until the letter has arrived.
-        weights = dict.fromkeys(targets, 0 if program.has(STOPPED) else 500)
+        weights = {name: 0 if program.has(STOPPED) else chance.choice((0, 100, 500)) for name in targets}
         route = Route(source, segments[source], targets, weights)
         deadline = Deadline.start(0.3, time.monotonic)
         with suppress(*UNAVAILABLE):

@@ -6,7 +6,7 @@ both directions and in one, and clocks that are set by up to an hour. The plant 
 while it still fails.
 
 Then bugs are planted (`bench.schedules.planted`). `schedules_until` says within how many schedules the checker found
-each.
+each. The histories of schedules with violations stay in HISTORIES.
 
 The seed decides the faults and their times. The machine decides the rest, so a seed may not fail every time.
 """
@@ -23,8 +23,9 @@ from typing import Any
 from bench.faults.preloaded import CLOCK
 from bench.schedules.planted import BUGS
 
-COUNT, SEED, LANES = 20, 1, 2
-MAX_BUG_SCHEDULES = 40
+COUNT, SEED, LANES = 20, 1, 4
+MAX_BUG_SCHEDULES = 20
+HISTORIES = Path(tempfile.gettempdir(), "weir-schedule-histories")
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -41,7 +42,7 @@ def run(seconds: float, count: int = COUNT, seed: int = SEED) -> dict[str, Any]:
         raise RuntimeError(reason)
     with tempfile.TemporaryDirectory(prefix="weir-schedules-") as folder:
         library = CLOCK.build(Path(folder))
-        rows = run_lanes(library, count, seed)
+        rows = run_lanes(library, count, seed, keep=HISTORIES)
         discoveries = {bug: _find_bug(library, seed, bug) for bug in BUGS}
     broken = [row for row in rows if row["violations"]]
     return {
@@ -58,8 +59,13 @@ def run(seconds: float, count: int = COUNT, seed: int = SEED) -> dict[str, Any]:
     }
 
 
-def run_lanes(library: Path | None, count: int, seed: int, bug: str = "") -> list[dict[str, Any]]:
-    """Return the rows of schedules that LANES processes run. Raises `RuntimeError` if one of them fails."""
+def run_lanes(
+    library: Path | None, count: int, seed: int, bug: str = "", keep: Path | None = None
+) -> list[dict[str, Any]]:
+    """Return the rows of schedules that LANES processes run. Raises `RuntimeError` if one of them fails.
+
+    keep: where the histories of schedules with violations stay.
+    """
     environment = {**os.environ, **({"LD_PRELOAD": str(library)} if library else {})}
     lanes = [
         subprocess.Popen(
@@ -72,6 +78,7 @@ def run_lanes(library: Path | None, count: int, seed: int, bug: str = "") -> lis
                 str(count - lane),
                 str(LANES),
                 bug,
+                str(keep or ""),
             ],
             cwd=ROOT,
             env=environment,

@@ -99,6 +99,7 @@ class ContainerCounters(StoredDocument, frozen=True, kw_only=True, gc=False):
     dead_letters: int | None = None
     dead_error: str = ""  # of the newest dead letter
     leaving_blocks: int = 0
+    leaving_letters: int = 0
     oldest_seconds: float | None = None
     server_time_share: float | None = None
 

@@ -7,8 +7,8 @@ A block's entry has the fields `c`, `i` (block ID), `n` (events), `t` (newest ev
     c      = XXH3-64(header + tail, seed = XXH3-64(d)) in 16 hex digits + tail
 
 XXH3 covers everything. Scripts on a node can't compute it, but they use `n` and `t` to count and to sort. They use the
-tail: the SHA-1 shows whether the header is intact, and the copy of `n` replaces a damaged one, so that the counters of
-the segment stay exact.
+tail: the SHA-1 shows whether the header is intact, and the copy of `n` replaces a damaged one if the header is intact
+with it. The counters of the segment therefore stay exact if one field is damaged.
 
 Blocks of versions before this one have exactly the fields `i`, `n`, `t`, and `d`. They are accepted without a check.
 Any other set of fields is damaged; a damaged name of a field would otherwise disable the check.
@@ -51,12 +51,12 @@ class Damage:
     computed: str
     fields: Mapping[str, str]  # without the data
 
-    def format_sentence(self, place: str) -> str:
-        """Return what was damaged where, in one sentence."""
+    def format_sentence(self, place: str, what: str = "Block") -> str:
+        """Return what was damaged where, in one sentence. what: its kind, before the ID of its block."""
         newest = EPOCH + timedelta(microseconds=self.newest_time_us)
         time = f"newest {newest:%Y-%m-%d %H:%M:%S} UTC" if self.newest_time_us else "time unknown"
         return (
-            f"Block {self.block_id[:MAX_QUOTED]} on {place} is damaged: {self.events:,} events, {time}, "
+            f"{what} {self.block_id[:MAX_QUOTED]} on {place} is damaged: {self.events:,} events, {time}, "
             f"{len(self.data):,} bytes; checksum {self.expected[:MAX_QUOTED] or 'missing'}, "
             f"computed {self.computed[:MAX_QUOTED]}."
         )
@@ -104,10 +104,12 @@ def read_header(fields: Mapping[bytes, bytes]) -> tuple[int, int]:
     """Return the events and the newest time (µs) of an entry that may be damaged, as the scripts of the node do."""
     events, newest_time_us = parse_count(fields.get(b"n")), parse_count(fields.get(b"t"))
     copy = _COPY.search(fields.get(b"c", b""))
-    header = b" ".join(fields.get(name, b"") for name in (b"i", b"n", b"t"))
-    if copy is None or _digest_header(header) == copy[2]:
+    block_id, stored, newest = (fields.get(name, b"") for name in (b"i", b"n", b"t"))
+    if copy is None or _digest_header(b"%b %b %b" % (block_id, stored, newest)) == copy[2]:
         return events, newest_time_us
-    return parse_count(copy[1]), 0
+    # A copy with which the header is not intact either is damaged itself.
+    is_right = _digest_header(b"%b %b %b" % (block_id, copy[1], newest)) == copy[2]
+    return parse_count(copy[1]) if is_right else events, 0
 
 
 def parse_count(text: bytes | None) -> int:

@@ -2,25 +2,27 @@
 
 A letter is identified by its id, and its displayed content by its digest (SHA-1 of the batch as it is stored). Each
 change is one script that compares both: a letter is requeued, amended, or discarded once, as it was shown, or not at
-all. A crash loses or doubles nothing, since no letter is ever in two places or in none.
+all. A crash loses or doubles nothing: a letter that moves to another node is marked here first. From then on, nobody
+can change it here, and it goes to no other node. It is removed here when the other node has it.
 
-A letter has the checksum of its events, which is checked before they are requeued. A letter of the kind `damaged` holds
+A letter has the checksum of its events, which each read checks. A letter of the kind `damaged` holds
 a block that was damaged in its segment. Damaged letters can only be downloaded and discarded.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from common.errors import BadInput
+from common.errors import BadInput, WeirError
 from queues import keys
-from queues.control.replies import expect_bytes
+from queues.control.replies import Fields, expect_bytes
 from queues.events.block import BlockIds, decode, find_newest_time_us
-from queues.segments.checksum import compute_checksum, encode_header, parse_count
+from queues.segments.checksum import Damage, compute_checksum, encode_header, find_damage, parse_count
 from queues.segments.segment import (
     CHUNK,
     FIRST_READ_BLOCKS,
@@ -28,18 +30,22 @@ from queues.segments.segment import (
     REMEMBERED_SECONDS,
     Segment,
     encode_letters,
+    format_address,
     parse_entry_seconds,
 )
 
-GONE, CHANGED, REFUSED = 0, -1, -2
+GONE, CHANGED, REFUSED, MOVING = 0, -1, -2, -3
 WORDS = {
     GONE: "was requeued, amended, or discarded in the meantime",
     CHANGED: "has changed since it was shown; open it again",
     REFUSED: "is damaged, so its events can't be requeued or changed; download or discard it",
+    MOVING: "is being moved to another node; try again when the move is complete",
 }
 # Letters to requeue at a time: their events are read first, to be checked.
 REQUEUED_AT_ONCE = 16
-FIELDS = frozenset((b"c", b"e", b"error", b"n", b"t", b"tries", b"worker", b"block", b"since", b"fixes", b"kind"))
+FOUND = b"found"  # a field of a moved letter whose damage was found, and counted, on another node
+NAMES_IN_BLOCK = {b"c": b"c", b"block": b"i", b"n": b"n", b"t": b"t", b"e": b"d"}  # the fields of the checksum
+FIELDS = NAMES_IN_BLOCK.keys() | {b"error", b"tries", b"worker", b"since", b"fixes", b"kind", FOUND}
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,14 @@ class DeadLetter:
         return self.kind != "" or self.damage != ""
 
 
+class DepartingLetter(NamedTuple):
+    """A dead letter on its way to another node. content: its fields and values as stored, and since when it is dead."""
+
+    dead_id: str
+    target: str
+    content: Sequence[bytes]
+
+
 class DeadLetters:
     """The methods may raise the same errors as those of `Segment`.
 
@@ -98,7 +112,7 @@ class DeadLetters:
         start = "-" if after in ("", "-") else f"({after}"
         with self._segment.convert_errors():
             entries = expect_bytes(self._segment.node).xrange(self._key, start, "+", count)
-        return [_build_letter(dead_id, fields) for dead_id, fields in entries]
+        return self._build_letters(entries)
 
     def iterate(self, most: int, most_bytes: int = READ_BYTES) -> Iterator[DeadLetter]:
         """Yield the oldest `most` letters, by requests for about `most_bytes`, estimated from earlier letters."""
@@ -117,13 +131,13 @@ class DeadLetters:
         """Return the letter with that id, or None if it is no longer here."""
         with self._segment.convert_errors():
             entries = expect_bytes(self._segment.node).xrange(self._key, dead_id, dead_id)
-        return _build_letter(*entries[0]) if entries else None
+        return next(iter(self._build_letters(entries)), None)
 
     def requeue(self, shown: Mapping[str, str], ids: BlockIds | None = None) -> dict[str, int]:
         """Requeue dead letters into the segment, each as a new block whose events keep their ids.
 
-        Returns dead id → events moved, GONE, CHANGED, or REFUSED. A moved letter leaves the dead letters in the same
-        step.
+        Returns dead id → events requeued, GONE, CHANGED, REFUSED, or MOVING. A requeued letter leaves the dead letters
+        in the same step.
         """
         ids = ids or BlockIds()
         results: dict[str, int] = {}
@@ -133,14 +147,14 @@ class DeadLetters:
         return results
 
     def discard(self, shown: Mapping[str, str]) -> dict[str, int]:
-        """Delete dead letters for good. Returns dead id → its events, GONE or CHANGED."""
+        """Delete dead letters for good. Returns dead id → its events, GONE, CHANGED, or MOVING."""
         return self._run_for_each("discard", shown, lambda dead_id: [dead_id, shown[dead_id]])
 
     def amend(self, dead_id: str, digest: str, batch: pa.RecordBatch) -> str:
         """Replace the events of a letter, and return its new id.
 
-        Its cause, its tries, and its age stay. Raises `BadInput` if it is gone, changed, or damaged, or if a row has no
-        id.
+        Its cause, its tries, and its age stay. Raises `BadInput` if it is gone, changed, damaged, or being moved, or if
+        a row has no id.
         """
         if batch.num_rows == 0 or batch.column(0).null_count:
             raise BadInput("event", "must have at least one event, and every event must have an ID.")
@@ -156,22 +170,29 @@ class DeadLetters:
             raise BadInput("letter", f"{dead_id} {WORDS[answer]}.")
         return str(answer.decode())
 
-    def list_stored(self, count: int) -> list[tuple[str, list[Any]]]:
-        """Return (dead id, fields and values) of the oldest, for a transfer.
+    def depart(
+        self, target: str | None, nodes: Collection[str], most_letters: int, most_bytes: int
+    ) -> list[DepartingLetter]:
+        """Return letters to transfer, each marked with its target node, up to the first beyond `most_bytes`.
 
-        The values are as stored, with the time since when they are dead, since they get another id at their
-        destination.
+        Letters marked for one of `nodes` come first, repeatedly until they are confirmed. Then the oldest others are
+        marked for `target`; with None, no other departs.
         """
         with self._segment.convert_errors():
-            entries = expect_bytes(self._segment.node).xrange(self._key, "-", "+", count)
-        dated = [(name, {b"since": name.split(b"-")[0]} | fields) for name, fields in entries]
-        return [(name.decode(), [part for pair in fields.items() for part in pair]) for name, fields in dated]
+            limits = most_letters, most_bytes
+            rows = self._segment.run_script("depart_dead_letters", *limits, target or "", *nodes)
+        stored = [(dead_id, node, dict(zip(parts[::2], parts[1::2], strict=True))) for dead_id, node, parts in rows]
+        letters = self._build_letters((dead_id, fields) for dead_id, _, fields in stored)
+        return [
+            DepartingLetter(letter.dead_id, node.decode(), _list_content(dead_id, fields, letter.damage != ""))
+            for letter, (dead_id, node, fields) in zip(letters, stored, strict=True)
+        ]
 
-    def receive(self, source: str, dead_id: str, content: Sequence[Any]) -> bool:
-        """Receive a letter from node `source`, once."""
-        passage, kept_ms = f"{source}/dead/{dead_id}", round(REMEMBERED_SECONDS * 1000)
+    def receive(self, source: str, letter: DepartingLetter) -> bool:
+        """Receive a letter from node `source`, once: returns False if it was received before."""
+        passage, kept_ms = f"{source}/dead/{letter.dead_id}", round(REMEMBERED_SECONDS * 1000)
         with self._segment.convert_errors():
-            return bool(self._segment.run_synced_script("receive_dead_letter", passage, kept_ms, *content))
+            return bool(self._segment.run_synced_script("receive_dead_letter", passage, kept_ms, *letter.content))
 
     def add(self, entry_id: str, worker: str, block_id: str, rows: Sequence[tuple[pa.RecordBatch, str]]) -> bool:
         """Add poison rows (batch with explicit ids, error) of an entry.
@@ -184,10 +205,10 @@ class DeadLetters:
         with self._segment.convert_errors():
             return bool(self._segment.run_synced_script("add_dead_letters", *words))
 
-    def forget(self, dead_ids: Sequence[str]) -> int:
-        """Remove what another node has received. Returns how many were still here."""
+    def confirm(self, dead_ids: Sequence[str]) -> int:
+        """Remove letters that another node has received; only marked ones. Returns how many were still here."""
         with self._segment.convert_errors():
-            return int(self._segment.node.xdel(self._key, *dead_ids)) if dead_ids else 0
+            return int(self._segment.run_script("confirm_dead_letters", *dead_ids)) if dead_ids else 0
 
     def _requeue_chunk(self, shown: Mapping[str, str], ids: BlockIds) -> dict[str, int]:
         letters = self._find_all(list(shown))
@@ -204,10 +225,25 @@ class DeadLetters:
             for dead_id in dead_ids:
                 pipe.xrange(self._key, dead_id, dead_id)
             answers = pipe.execute()
-        return {
-            name: _build_letter(*entries[0]) if entries else None
-            for name, entries in zip(dead_ids, answers, strict=True)
-        }
+        letters = {name: self._build_letters(entries) for name, entries in zip(dead_ids, answers, strict=True)}
+        return {name: next(iter(found), None) for name, found in letters.items()}
+
+    def _build_letters(self, entries: Iterable[tuple[bytes, Fields]]) -> list[DeadLetter]:
+        """Return stored letters. Each damaged one is counted once at its node, so that an alert names it."""
+        letters = []
+        for dead_id, fields in entries:
+            damage = _find_damage(dead_id, fields)
+            if damage is not None and FOUND not in fields:
+                self._count_damage(dead_id.decode(), damage)
+            letters.append(_build_letter(dead_id, fields, damage))
+        return letters
+
+    def _count_damage(self, dead_id: str, damage: Damage) -> None:
+        sentence = damage.format_sentence(format_address(self._segment.node), "Dead letter of block")
+        passage, kept_ms = f"damaged/{dead_id}", round(REMEMBERED_SECONDS * 1000)
+        # A failure must not hide the letter. The next read counts it.
+        with suppress(WeirError), self._segment.convert_errors():
+            self._segment.run_script("count_damaged_letter", passage, kept_ms, sentence)
 
     def _run_for_each(
         self, script: str, shown: Iterable[str], words_of: Callable[[str], Iterable[str | bytes]]
@@ -222,7 +258,14 @@ class DeadLetters:
         return results
 
 
-def _build_letter(dead_id: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
+def _list_content(dead_id: bytes, fields: Fields, is_damaged: bool) -> list[bytes]:
+    """Return the fields and values with which a letter is stored on another node."""
+    # It gets another id there, so its age becomes a field.
+    content = {b"since": dead_id.split(b"-")[0]} | fields | ({FOUND: b"1"} if is_damaged else {})
+    return [part for pair in content.items() for part in pair]
+
+
+def _build_letter(dead_id: bytes, fields: Fields, damage: Damage | None) -> DeadLetter:
     since_ms = fields.get(b"since")
     return DeadLetter(
         dead_id=dead_id.decode(),
@@ -236,22 +279,23 @@ def _build_letter(dead_id: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
         fixes=parse_count(fields.get(b"fixes")),
         newest_time_us=parse_count(fields.get(b"t")),
         kind=_decode_field(fields, b"kind"),
-        damage=_describe_damage(fields),
+        damage="" if damage is None else _describe_damage(damage, fields),
     )
 
 
-def _describe_damage(fields: dict[bytes, bytes]) -> str:
-    """Return why a stored letter is damaged; "" if it is intact, or of a version without checksums."""
+def _find_damage(dead_id: bytes, fields: Fields) -> Damage | None:
+    """Return the damage of a stored letter; None if it is intact, or of a version without checksums."""
+    if b"c" not in fields and fields.keys() <= FIELDS:
+        return None
+    # Its checksum is that of a block with its events.
+    parts = {name: value for name, value in fields.items() if name in NAMES_IN_BLOCK or name not in FIELDS}
+    return find_damage(dead_id, {NAMES_IN_BLOCK.get(name, name): value for name, value in parts.items()})
+
+
+def _describe_damage(damage: Damage, fields: Fields) -> str:
     if unknown := sorted(fields.keys() - FIELDS):
         return f"The dead letter is damaged: unknown field {unknown[0].decode(errors='backslashreplace')[:80]}."
-    stored = fields.get(b"c")
-    if stored is None:
-        return ""
-    computed = compute_checksum(*(fields.get(name, b"") for name in (b"block", b"n", b"t", b"e")))
-    if stored == computed:
-        return ""
-    said = stored.decode(errors="backslashreplace")[:80]
-    return f"The dead letter is damaged: checksum {said}, computed {computed.decode(errors='backslashreplace')}."
+    return f"The dead letter is damaged: checksum {damage.expected[:80]}, computed {damage.computed[:80]}."
 
 
 def _build_block(block_id: str, letter: DeadLetter) -> tuple[bytes, bytes, bytes, bytes]:

@@ -28,14 +28,14 @@ COUNTERS = (
     # The part that was transferred between nodes: neither published nor handled.
     "received_events",
     "sent_events",
-    # Found damaged, and removed without a checksum (blocks of earlier versions).
+    # Found damaged (blocks and dead letters), and removed without a checksum (blocks of earlier versions).
     "damaged_blocks",
     "unchecked_blocks",
 )
 SCRIPTS = load_scripts("segment")
 
 
-LENGTHS = ("length_blocks", "pending_blocks", "retry_blocks", "dead_letters", "leaving_blocks")
+LENGTHS = ("length_blocks", "pending_blocks", "retry_blocks", "dead_letters", "leaving_blocks", "leaving_letters")
 Gauge = dict[str, Any]  # numbers, and the texts `dead_error` and `damage`
 
 
@@ -43,9 +43,9 @@ def read_gauges(node: redis.Redis, queues: Sequence[str]) -> dict[str, Gauge]:
     """Return {queue: counters, lengths, ages, and texts} of each queue's segment on the node.
 
     `oldest_seconds`: the age of the oldest entry by the node's clock, None if the segment is empty, and negative if the
-    clock was set back since (`queues.nodes.measures`). `dead_error`: of the newest dead letter. `damage`: the block
-    that was found damaged last, `damaged_at` (s since 1970 by the node's clock; None: no block was). Each segment is
-    measured in one script, so that its figures belong to one instant. Raises redis-py's errors.
+    clock was set back since (`queues.nodes.measures`). `dead_error`: of the newest dead letter. `damage`: the block or
+    dead letter that was found damaged last, `damaged_at` (s since 1970 by the node's clock; None: none was). Each
+    segment is measured in one script, so that its figures belong to one instant. Raises redis-py's errors.
     """
     script = node.register_script(SCRIPTS["measure"])
     with node.pipeline(transaction=False) as pipeline:

@@ -236,7 +236,7 @@ class Segment:
                 Flush(self.queue, blocks, self._durability).send(self.node)
         except redis.RedisError as error:
             # Whatever this node rejects, another one may accept.
-            raise NodeUnavailable(f"{_format_address(self.node)} rejected a flush ({error}).") from error
+            raise NodeUnavailable(f"{format_address(self.node)} rejected a flush ({error}).") from error
 
     def claim(
         self, worker: str, limit_events: int, idle_seconds: float, most_bytes: int = CLAIM_BYTES
@@ -303,7 +303,7 @@ class Segment:
         finder: the process that found it. Only an entry that is still there is moved, whoever holds it: no process may
         handle it.
         """
-        place = _format_address(self.node)
+        place = format_address(self.node)
         at_us = round(parse_entry_seconds(entry_id.encode()) * 1e6)
         data = damage.build_event(place, at_us).serialize().to_pybytes()
         header = encode_header(damage.block_id, damage.events, damage.newest_time_us)
@@ -394,13 +394,14 @@ class Segment:
         return Removal(events, blocks)
 
     def list_marked_nodes(self) -> set[str]:
-        """Return the nodes that blocks here are marked for."""
+        """Return the nodes that blocks and dead letters here are marked for."""
+        marks = keys.LEAVING.build(self.queue), keys.LEAVING_LETTERS.build(self.queue)
         with self.convert_errors():
-            names = expect_bytes(self.node).hvals(keys.LEAVING.build(self.queue))
+            names = [name for key in marks for name in expect_bytes(self.node).hvals(key)]
         return {name.decode() for name in names}
 
     def stay(self, nodes: Sequence[str]) -> int:
-        """Unmark blocks for nodes that no longer exist, so that they are handled here. Returns how many."""
+        """Unmark blocks and dead letters for nodes that no longer exist. They stay here. Returns how many."""
         with self.convert_errors():
             return int(self.run_script("stay", *nodes)) if nodes else 0
 
@@ -563,15 +564,15 @@ def _convert_errors(node: redis.Redis) -> Iterator[None]:
         yield
     except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
         raise NodeUnavailable(
-            f"{_format_address(node)} is not responding ({describe_connection_error(error)})."
+            f"{format_address(node)} is not responding ({describe_connection_error(error)})."
         ) from error
     except redis.ResponseError as error:
         if _says_full(error):
-            raise NodeFull(f"{_format_address(node)} is full (maxmemory). Free memory or move points away.") from error
+            raise NodeFull(f"{format_address(node)} is full (maxmemory). Free memory or move points away.") from error
         # redis-py removes the first word of errors for which it has a class.
         known = isinstance(error, (redis.ReadOnlyError, MasterDownError))
         if known or str(error).startswith(("BUSY ", "NOREPLICAS ")):
-            raise NodeUnavailable(f"{_format_address(node)} is not ready ({error}).") from error
+            raise NodeUnavailable(f"{format_address(node)} is not ready ({error}).") from error
         raise
 
 
@@ -581,6 +582,7 @@ def _says_full(error: redis.ResponseError) -> bool:
     return isinstance(error, redis.OutOfMemoryError) or at_exec
 
 
-def _format_address(node: redis.Redis) -> str:
+def format_address(node: redis.Redis) -> str:
+    """Return the address of a node's server, as messages name it."""
     options = node.connection_pool.connection_kwargs
     return f"{options.get('host', options.get('path', 'node'))}:{options.get('port', '')}"

@@ -128,6 +128,16 @@ def test_an_overtaken_worker_that_takes_its_block_back_is_found() -> None:
     assert list_broken([PUBLISH, FLUSH, CLAIM, build_second_claim(3.5), nothing]) == []
 
 
+@pytest.mark.parametrize("outcome", [OK, UNKNOWN])
+def test_a_worker_whose_newest_claim_overlaps_its_renewal_may_hold_the_block(outcome: str) -> None:
+    again = replace(CLAIM, began_ns=round(4.9e9), ended_ns=round(5.2e9), outcome=outcome)
+    if outcome == UNKNOWN:
+        again = replace(again, ended_ns=None, data={"node": "n1", "worker": "w1"})
+    renewal = operation("keep_alive", 5.0, node="n1", worker="w1", entries=["1-0"])
+    history = [PUBLISH, FLUSH, CLAIM, build_second_claim(3.5), again, renewal]
+    assert checker.OVERTAKEN not in list_broken(history)
+
+
 def test_counters_that_differ_from_the_content_are_found() -> None:
     final = replace(FINAL, nodes={"n1": NodeState({**COUNTERS, "removed_events": 1})})
     assert list_broken(HISTORY, final) == [checker.COUNTS]

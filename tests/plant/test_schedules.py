@@ -8,7 +8,7 @@ import pytest
 from bench.faults.preloaded import CLOCK
 from bench.schedules.faults import HOSTS, MAX_FAULTS, MIN_FAULTS, Fault, draw_faults, shrink_faults
 from bench.schedules.history import FAIL, OK, UNKNOWN, Recorder, read_history
-from bench.schedules.schedules import explain_missing, run_lanes
+from bench.schedules.schedules import MAX_BUG_SCHEDULES, explain_missing, run_lanes
 from common.errors import NodeFull, NodeUnavailable
 
 NEEDS_HOSTS = [pytest.mark.slow, pytest.mark.faults, pytest.mark.skipif(bool(explain_missing()), reason="needs hosts")]
@@ -21,7 +21,8 @@ def test_a_seed_always_draws_the_same_faults() -> None:
 
 def test_seeds_draw_every_kind_and_every_host_and_steps_of_an_hour() -> None:
     faults = [fault for seed in range(200) for fault in draw_faults(seed)]
-    assert {fault.kind for fault in faults} == {"crash", "pause", "clock", "one-way cut", "partition", "isolate"}
+    kinds = {"crash", "pause", "overtake", "clock", "one-way cut", "partition", "isolate"}
+    assert {fault.kind for fault in faults} == kinds
     assert {fault.host for fault in faults} == set(HOSTS)
     assert {-3600, 3600} <= {fault.step_seconds for fault in faults}
     assert all(fault.host not in fault.others for fault in faults)
@@ -61,7 +62,11 @@ class TestOnAPlant:
         (row,) = run_lanes(CLOCK.build(tmp_path), 1, seed=8)
         assert row["violations"] == [] and row["acknowledged"] > 0
 
-    def test_a_forgotten_lease_is_found(self, tmp_path: Path) -> None:
-        rows = run_lanes(CLOCK.build(tmp_path), 8, seed=1, bug="forget a lease")  # ends with the discovery
+    @pytest.mark.parametrize(
+        ("bug", "promise"),
+        [("forget a lease", "one holder of a lease at a time"), ("skip a fence", "a worker that was overtaken")],
+    )
+    def test_a_planted_bug_is_found(self, bug: str, promise: str, tmp_path: Path) -> None:
+        rows = run_lanes(CLOCK.build(tmp_path), MAX_BUG_SCHEDULES, seed=1, bug=bug)  # ends with the discovery
         promises = [violation["promise"] for row in rows for violation in row["violations"]]
-        assert any("one holder of a lease at a time" in promise for promise in promises)
+        assert any(promise in found for found in promises)

@@ -43,14 +43,14 @@ class NodeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     ahead_seconds: Annotated[
         Seconds | None, describe("Clock offset of its agent from the control server, s; positive: ahead.")
     ] = None
-    damaged_blocks: Annotated[int, describe("Blocks found damaged", metric="counter")] = 0
+    damaged_blocks: Annotated[int, describe("Blocks and dead letters found damaged", metric="counter")] = 0
     unchecked_blocks: Annotated[int, describe("Blocks removed without a checksum", metric="counter")] = 0
     missing_blocks: Annotated[int, describe("Blocks that its server has lost", metric="gauge")] = 0
     dropped_blocks: Annotated[
         int, describe("Blocks that its server no longer knew after a restart", metric="counter")
     ] = 0
     dropped_at: Annotated[Instant | None, describe("When the last ones were dropped; null: none were.")] = None
-    damage: Annotated[str, describe("The block that was found damaged last.")] = ""
+    damage: Annotated[str, describe("The block or dead letter that was found damaged last.")] = ""
     damaged_at: Annotated[Instant | None, describe("When it was found, by the node's clock; null: none was.")] = None
     durability_problem: Annotated[
         str, describe("Why it rejects events of durable queues; empty: it accepts them, or has none.")

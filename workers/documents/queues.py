@@ -38,6 +38,7 @@ class ContainerStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     inserted_events: Annotated[Events | None, describe("Events inserted", metric="counter")] = None
     removed_events: Annotated[Events | None, describe("Events removed", metric="counter")] = None
     leaving_blocks: Annotated[int, describe("Number of blocks that are being transferred to another node.")] = 0
+    leaving_letters: Annotated[int, describe("Number of dead letters that are being transferred to another node.")] = 0
     dead_letters: int | None = None
     dead_error: Annotated[str, describe("The error of the newest dead letter.")] = ""
     retry_blocks: int | None = None

@@ -337,10 +337,10 @@ def tidy(control: redis.Redis, snapshot: Snapshot, now: datetime) -> None:
 
 
 def settle(topology: Topology, snapshot: Snapshot, monotonic: Callable[[], float] = time.monotonic) -> int:
-    """Move blocks that were marked for an abandoned transfer to where they belong; return how many.
+    """Move blocks and dead letters that were marked for an abandoned transfer; return how many blocks.
 
-    All containers share `PASS_SECONDS`, and each advances by at least one block. Blocks marked for a node that no
-    longer exists are released: they are handled where they are.
+    All containers share `PASS_SECONDS`, and each advances by at least one block and one letter. What is marked for a
+    node that no longer exists stays where it is.
     """
     going_on = set(Plan.objects.filter(state=Plan.State.RUNNING).values_list("empties", flat=True))
     deadline = Deadline.start(PASS_SECONDS, monotonic)
@@ -354,8 +354,9 @@ def settle(topology: Topology, snapshot: Snapshot, monotonic: Callable[[], float
             # Weight 0 everywhere: nothing new departs.
             nothing_new = replace(route, weights=dict.fromkeys(route.targets, 0))
             moved += nothing_new.run(SETTLE_BYTES, MAX_MOVED, deadline).blocks
+            nothing_new.move_letters(SETTLE_BYTES, MAX_MOVED, deadline)
         except WeirError as error:
-            logger.warning("Blocks of %s on %s are waiting to be transferred: %s", queue, node, error)
+            logger.warning("Blocks or dead letters of %s on %s are waiting to be transferred: %s", queue, node, error)
     return moved
 
 
@@ -370,7 +371,7 @@ def _strays(topology: Topology, snapshot: Snapshot) -> Iterator[tuple[str, str]]
 def _list_marked_nodes(topology: Topology, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     for name, queue in snapshot.queues.items():
         for node, row in queue.containers.items():
-            if row.leaving_blocks and name in topology.queues and node in topology.nodes:
+            if (row.leaving_blocks or row.leaving_letters) and name in topology.queues and node in topology.nodes:
                 yield name, node
 
 

@@ -2,17 +2,18 @@
 
 `depart` on the source marks a block with its one target, `receive` on the target takes it unless it was taken,
 `confirm` on the source removes it (docs/understand/how/placement.md). Each step may be repeated at any time, by any
-process: the next pass finishes one that died, and two passes at once do the work of one.
+process: the next pass finishes one that died, and two passes at once do the work of one. Dead letters move in the same
+three steps.
 """
 
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
-from common.errors import NodeFull, NodeUnavailable, WeirError
-from queues.segments.dead_letters import DeadLetters
+from common.errors import NodeFull, NodeUnavailable
+from queues.segments.dead_letters import DeadLetters, DepartingLetter
 from queues.segments.segment import DepartingBlock, Segment
 
 CHUNK_BLOCKS = 64
@@ -99,49 +100,51 @@ class Route:
         return done
 
     def move_letters(self, budget_bytes: int, most: int = MAX_MOVED, deadline: Deadline = NEVER) -> TransferResult:
-        """Move dead letters to the target of the greatest weight that has room.
+        """Move dead letters to the target of the greatest weight that answers and has room.
 
-        Stops when about `budget_bytes` or `most` are moved, none is left, or the deadline is over (as for `run`). A
-        target that does not answer may have taken a letter: the letter waits for it, and goes to no other.
+        The limits and the deadline are those of `run`. A letter that is marked for a target goes to no other, since
+        the target may have taken it without an answer.
         """
-        done = TransferResult()
-        source = DeadLetters(self.source)
-        targets = sorted(
-            (node for node in self.weights if self.weights[node]), key=lambda node: (-self.weights[node], node)
-        )
-        while targets and done.bytes < budget_bytes and done.letters < most:
-            rows = source.list_stored(min(CHUNK_LETTERS, most - done.letters))
+        done, source = TransferResult(), DeadLetters(self.source)
+        weights = dict(self.weights)
+        while weights and done.bytes < budget_bytes and done.letters < most:
+            # One letter shows whether the target takes letters: more would be marked for it in vain.
+            chunk = min(CHUNK_LETTERS, most - done.letters) if done.letters else 1
+            rows = source.depart(_choose_heaviest(weights), weights, chunk, budget_bytes - done.bytes)
             if not rows:
                 break
-            target = DeadLetters(self.targets[targets[0]])
-            arrived, size, error = self._post(rows, target, budget_bytes - done.bytes, deadline)
-            source.forget(arrived)
-            done = replace(done, letters=done.letters + len(arrived), bytes=done.bytes + size)
-            if isinstance(error, NodeUnavailable):
-                return replace(done, last_error=str(error))
-            if error is not None:
-                targets.pop(0)
-                done = replace(done, last_error=None if targets else str(error))
+            arrived, failed = self._post(rows, deadline)
+            source.confirm([letter.dead_id for letter in arrived])
+            done = replace(
+                done,
+                letters=done.letters + len(arrived),
+                bytes=done.bytes + sum(len(part) for letter in arrived for part in letter.content),
+                last_error=next(iter(failed.values()), done.last_error),
+            )
+            for target in failed:
+                weights.pop(target)
             if done.letters and deadline.is_over:
                 break
         return done
 
     def _post(
-        self, rows: Sequence[tuple[str, list[Any]]], target: DeadLetters, budget_bytes: int, deadline: Deadline
-    ) -> tuple[list[str], int, WeirError | None]:
-        """Return the ids of what arrived, its bytes, and why not more."""
-        arrived: list[str] = []
-        size = 0
-        for dead_id, content in rows:
-            if size >= budget_bytes or (arrived and deadline.is_over):
+        self, rows: Sequence[DepartingLetter], deadline: Deadline
+    ) -> tuple[list[DepartingLetter], dict[str, str]]:
+        """Return what arrived (now or before), and the targets that failed with their error."""
+        arrived: list[DepartingLetter] = []
+        failed: dict[str, str] = {}
+        for letter in rows:
+            if arrived and deadline.is_over:
                 break
+            if letter.target in failed:
+                continue
             try:
-                target.receive(self.node, dead_id, content)
+                DeadLetters(self.targets[letter.target]).receive(self.node, letter)
             except (NodeUnavailable, NodeFull) as error:
-                return arrived, size, error
-            arrived.append(dead_id)
-            size += sum(map(len, content))
-        return arrived, size, None
+                failed[letter.target] = str(error)
+            else:
+                arrived.append(letter)
+        return arrived, failed
 
     def _deliver(
         self, rows: Sequence[DepartingBlock], deadline: Deadline
@@ -164,6 +167,12 @@ class Route:
             else:
                 arrived.append(block)
         return arrived, failed
+
+
+def _choose_heaviest(weights: Mapping[str, int]) -> str | None:
+    """Return the node of the greatest weight; None if all weights are 0."""
+    node = min(weights, key=lambda name: (-weights[name], name))
+    return node if weights[node] else None
 
 
 def _add(done: TransferResult, arrived: Sequence[DepartingBlock], last_error: str | None) -> TransferResult:

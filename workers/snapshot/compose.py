@@ -244,6 +244,7 @@ def _build_container_status(inputs: SnapshotInputs, spec: QueueSpec, node: str) 
         inserted_events=count_work(counters, "inserted_events") if counters else None,
         removed_events=count_work(counters, "removed_events") if counters else None,
         leaving_blocks=read.leaving_blocks,
+        leaving_letters=read.leaving_letters,
         dead_letters=read.dead_letters,
         dead_error=read.dead_error,
         retry_blocks=read.retry_blocks,

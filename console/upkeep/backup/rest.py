@@ -36,7 +36,7 @@ from workers.pool.orders import read_host_reports
 from workers.steering import overrides
 
 # Arriving events change none of them.
-COUNTS = ("received_events", "sent_events", "dead_letters", "leaving_blocks")
+COUNTS = ("received_events", "sent_events", "dead_letters", "leaving_blocks", "leaving_letters")
 # What the pipeline has read according to its checkpoint may be removed at any time.
 OF_JOBS = ("removed_blocks", "dead_events")
 Passages = Mapping[str, tuple[object, ...]]

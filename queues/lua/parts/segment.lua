@@ -1,5 +1,6 @@
 -- The common start of a segment's scripts: its keys (keys.OF_QUEUE), its consumer group, and its counts.
 local stream, counters, retry, dead, leaving, received = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local leaving_letters = KEYS[7]
 local group = ARGV[1]
 local function fields(entry)
   local found = {}
@@ -14,20 +15,23 @@ local function count(text)
 end
 -- The end of a checksum: the events, and 8 digits. One bit turns a 0 into a space, so their number counts.
 local COPY = ' (%d+) (' .. string.rep('%x', 8) .. ')$'
--- Returns whether a block's header (ID, events, newest time) is as its publisher wrote it, and the publisher's copy of
--- the events. A block of an earlier version has neither, and counts as intact: `queues.segments.checksum`.
+-- Returns whether a digest is that of a block's header with this number of events.
+local function is_of_header(digest, got, events)
+  local header = (got.i or '') .. ' ' .. (events or '') .. ' ' .. (got.t or '')
+  return string.sub(redis.sha1hex(header), 1, 8) == digest
+end
+-- Returns whether a block's header (ID, events, newest time) is as its publisher wrote it. A block of an earlier version
+-- has no digest, and counts as intact: `queues.segments.checksum`.
 local function check_header(got)
   local copy, digest = string.match(got.c or '', COPY)
-  if not copy then return true end
-  local header = (got.i or '') .. ' ' .. (got.n or '') .. ' ' .. (got.t or '')
-  return string.sub(redis.sha1hex(header), 1, 8) == digest, copy
+  return not copy or is_of_header(digest, got, got.n)
 end
--- Returns the events of a block as they were counted when it was stored, even if one of its fields is damaged.
+-- Returns the events of a block as they were counted when it was stored, even if one of its fields is damaged: if the
+-- copy differs, and the header is not intact with it, then the copy is damaged.
 local function events_of(got)
-  local copy = string.match(got.c or '', COPY)
+  local copy, digest = string.match(got.c or '', COPY)
   if not copy or copy == got.n then return count(got.n) end
-  local is_intact = check_header(got)
-  return count(is_intact and got.n or copy)
+  return count(is_of_header(digest, got, copy) and copy or got.n)
 end
 -- Returns the bytes of a block's data. If the name of that field is damaged, the data is the longest field.
 local function bytes_of(got)

@@ -2,7 +2,7 @@
 -- Replaces the events of a dead letter, if it is as it was shown.
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, dead id, its digest as shown, then the new batch, events, newest time, checksum
--- Answer  its new id, 0 when it is gone, -1 when it has changed
+-- Answer  its new id, 0 when it is gone, -1 when it has changed, -3 when it is being moved
 -- include parts/segment
 -- include parts/dead_letter
 local got, why = shown(ARGV[2], ARGV[3])

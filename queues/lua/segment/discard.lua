@@ -2,7 +2,7 @@
 -- Deletes dead letters for good, if they are as they were shown.
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, then for each: dead id, its digest as shown
--- Answer  for each: its events (at least 1), 0 when it is gone, -1 when it has changed
+-- Answer  for each: its events (at least 1), 0 when it is gone, -1 when it has changed, -3 when it is being moved
 -- include parts/segment
 -- include parts/dead_letter
 local gone = {}

@@ -2,8 +2,9 @@
 -- Returns the gauges of a segment, all of one instant.
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, names of counters
--- Answer  the counters; entries, pending, failed ones that wait for a retry, dead and leaving entries; ms since the oldest was
---         stored: "" if there is none, negative if the clock was set back since; the error of the newest dead entry;
+-- Answer  the counters; entries, pending, failed ones that wait for a retry, dead and leaving entries, leaving dead
+--         letters; ms since the oldest was stored: "" if there is none, negative if the clock was set back since; the
+--         error of the newest dead entry;
 --         the block that was found damaged last, and when (ms; "": none was)
 -- include parts/segment
 local values = {}
@@ -15,6 +16,7 @@ values[#values + 1] = pending.err and 0 or pending[1]
 values[#values + 1] = redis.call('ZCOUNT', retry, '(' .. now_ms(), '+inf')
 values[#values + 1] = redis.call('XLEN', dead)
 values[#values + 1] = redis.call('HLEN', leaving)
+values[#values + 1] = redis.call('HLEN', leaving_letters)
 local first = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
 values[#values + 1] = first and now_ms() - tonumber(string.match(first[1], '^%d+')) or ''
 local newest = redis.call('XREVRANGE', dead, '+', '-', 'COUNT', 1)[1]

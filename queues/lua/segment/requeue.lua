@@ -3,7 +3,7 @@
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, then for each: dead id, its digest as shown, a new block id, its events, its newest time, and the
 --         checksum of the new block
--- Answer  for each: its events (at least 1), 0 when it is gone, -1 when it has changed
+-- Answer  for each: its events (at least 1), 0 when it is gone, -1 when it has changed, -3 when it is being moved
 -- include parts/segment
 -- include parts/dead_letter
 local moved = {}

@@ -152,6 +152,22 @@ def test_flips_within_one_field_leave_all_counters_exact(segment, field, bits):
     assert DeadLetters(segment).read()[0].kind == "damaged"
 
 
+def test_a_checksum_whose_copy_and_digest_are_damaged_leaves_all_counters_exact(segment):
+    segment.publish(blocks_of(8))
+
+    def damage_tail(value: bytes) -> bytes:
+        return value.replace(b" 4 ", b" 5 ")[:-1] + (b"0" if value.endswith(b"1") else b"1")
+
+    damage_first(segment, change_field("c", damage_tail))
+    for each in segment.claim("w1", 100, MINUTE):
+        if each.damage is not None:
+            assert each.events == 4
+            segment.quarantine(each.entry_id, each.damage, "w1")
+        else:
+            segment.acknowledge([each.entry_id])
+    assert waiting(segment) == (0, 0, 0)
+
+
 def test_a_digest_that_a_flipped_bit_divides_is_no_number_of_events(segment):
     """One bit turns the digit 0 into a space, and the digits before it would look like the number of events."""
     while True:
@@ -240,6 +256,13 @@ LETTER_CASES = {
 }
 
 
+def add_damaged_letter(segment, case):
+    segment.publish(blocks_of(4))
+    (claimed,) = segment.claim("w1", 100, MINUTE)
+    segment.move_to_dead_letters(claimed, "w1", [(claimed.block().build_explicit_batch(), "bad")])
+    rewrite_entries(segment.node, f"weir:{segment.queue}:dead", lambda place, parts: LETTER_CASES[case](parts))
+
+
 @pytest.mark.parametrize("case", LETTER_CASES)
 def test_a_dead_letter_that_is_damaged_where_it_is_stored_is_named_and_stays(case, segment):
     segment.publish(blocks_of(4))
@@ -253,6 +276,26 @@ def test_a_dead_letter_that_is_damaged_where_it_is_stored_is_named_and_stays(cas
     assert letter.is_damaged and "damaged" in letter.damage
     assert letters.requeue({letter.dead_id: letter.digest}) == {letter.dead_id: REFUSED}
     assert len(letters.read()) == 1
+
+
+@pytest.mark.parametrize("case", LETTER_CASES)
+def test_a_damaged_dead_letter_is_counted_once_and_named_with_what_it_held(case, segment):
+    add_damaged_letter(segment, case)
+    assert segment.measure()["damaged_blocks"] == 0
+    DeadLetters(segment).read()
+    DeadLetters(segment).read()
+    gauge = segment.measure()
+    assert gauge["damaged_blocks"] == 1 and gauge["damaged_at"] is not None
+    assert gauge["damage"].startswith("Dead letter of block ") and "4 events" in gauge["damage"]
+
+
+def test_a_damaged_dead_letter_that_moves_is_counted_where_it_was_damaged(nodes):
+    at = {name: Segment(server.client(), "alert") for name, server in nodes.items()}
+    add_damaged_letter(at["n1"], "e")
+    assert Route("n1", at["n1"], {"n2": at["n2"]}, {"n2": 1}).move_letters(10**9).letters == 1
+    (letter,) = DeadLetters(at["n2"]).read()
+    assert letter.is_damaged
+    assert [at[name].measure()["damaged_blocks"] for name in ("n1", "n2")] == [1, 0]
 
 
 def test_a_requeued_letter_is_a_block_with_its_own_checksum(segment):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from common.errors import NodeUnavailable
+from common.errors import BadInput, NodeUnavailable
 from queues.events.block import decode
-from queues.segments.dead_letters import DeadLetters
+from queues.segments.dead_letters import MOVING, DeadLetters
 from queues.segments.segment import Segment
 from tests.queues.samples import batch_of, blocks_of
 from workers.placement.transfer import Deadline, Route
@@ -161,25 +161,84 @@ def test_a_pass_moves_no_more_letters_and_blocks_than_it_may(at):
     assert sorted(dead_ids(at["n2"]) + dead_ids(at["n3"])) == names(200)
 
 
-def test_letters_go_where_there_is_room(at, nodes):
+def test_letters_go_where_there_is_room_except_the_one_that_was_tried(at, nodes):
     add_letters(at["n1"], 3)
     nodes["n2"].client().config_set("maxmemory", 1)
     done = route(at, {"n2": 900, "n3": 100}).move_letters(ALL)
-    assert (done.letters, dead_ids(at["n3"])) == (3, names(3))
+    assert (done.letters, "is full" in done.last_error) == (2, True)
+    assert len(dead_ids(at["n3"])) == 2
     nodes["n3"].client().config_set("maxmemory", 1)
-    add_letters(at["n1"], 4)
     done = route(at, {"n2": 900, "n3": 100}).move_letters(ALL)
     assert (done.letters, "is full" in done.last_error) == (0, True)
+    nodes["n2"].client().config_set("maxmemory", 2**28)
+    assert route(at, {"n2": 0, "n3": 0}).move_letters(ALL).letters == 1
+    assert sorted(dead_ids(at["n2"]) + dead_ids(at["n3"])) == names(3)
 
 
-def test_letters_wait_for_a_node_that_may_have_taken_one_and_did_not_answer(at, nodes):
+def test_a_letter_waits_for_a_node_that_may_have_taken_it_and_did_not_answer(at, nodes):
     add_letters(at["n1"], 3)
     nodes["n2"].kill()
     done = route(at, {"n2": 900, "n3": 100}).move_letters(ALL)
-    assert (done.letters, dead_ids(at["n3"])) == (0, [])
+    assert (done.letters, len(dead_ids(at["n3"])), len(dead_ids(at["n1"]))) == (2, 2, 1)
     assert "is not responding" in done.last_error
     nodes["n2"].start()
-    assert route(segments(nodes), {"n2": 900, "n3": 100}).move_letters(ALL).letters == 3
+    assert route(segments(nodes), {"n2": 0, "n3": 900}).move_letters(ALL).letters == 1
+    assert len(dead_ids(at["n2"])) == 1
+
+
+def interrupt_move(at, monkeypatch):
+    """As if the process were killed when n2 has the letter, and n1 still has it, too."""
+    add_letters(at["n1"], 1)
+    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+        killed.setattr(DeadLetters, "confirm", raise_interrupt)
+        route(at, {"n2": 1}).move_letters(ALL)
+    assert dead_ids(at["n1"]) == dead_ids(at["n2"]) == names(1)
+
+
+def raise_interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def requeue_all(segment):
+    letters = DeadLetters(segment)
+    return list(letters.requeue({letter.dead_id: letter.digest for letter in letters.read()}).values())
+
+
+def test_a_letter_whose_move_was_interrupted_is_requeued_only_once(at, monkeypatch):
+    interrupt_move(at, monkeypatch)
+    assert [requeue_all(segment) for segment in at.values()] == [[MOVING], [1], []]
+    assert everywhere(at) == names(1)
+    assert route(at, {"n2": 1}).move_letters(ALL).letters == 1
+    assert not any(dead_ids(segment) for segment in at.values())
+
+
+def test_a_letter_whose_move_was_interrupted_stays_as_it_is_at_its_source(at, monkeypatch):
+    interrupt_move(at, monkeypatch)
+    letters = DeadLetters(at["n1"])
+    (letter,) = letters.read()
+    assert letters.discard({letter.dead_id: letter.digest}) == {letter.dead_id: MOVING}
+    with pytest.raises(BadInput, match="is being moved"):
+        letters.amend(letter.dead_id, letter.digest, batch_of(1))
+    assert letters.read() == [letter]
+
+
+def test_a_letter_whose_move_was_interrupted_goes_to_no_other_node(at, nodes, monkeypatch):
+    interrupt_move(at, monkeypatch)
+    nodes["n2"].client().config_set("maxmemory", 1)
+    done = route(at, {"n2": 0, "n3": 1}).move_letters(ALL)
+    assert (done.letters, dead_ids(at["n3"])) == (0, [])
+    nodes["n2"].client().config_set("maxmemory", 2**28)
+    assert route(at, {"n2": 0, "n3": 1}).move_letters(ALL).letters == 1
+    assert [dead_ids(segment) for segment in at.values()] == [[], names(1), []]
+
+
+def test_letters_marked_for_a_node_that_is_gone_can_be_requeued_where_they_are(at):
+    add_letters(at["n1"], 2)
+    DeadLetters(at["n1"]).depart("n9", ["n9"], 10, ALL)
+    assert at["n1"].list_marked_nodes() == {"n9"}
+    assert at["n1"].measure()["leaving_letters"] == 2
+    assert at["n1"].stay(["n9"]) == 2
+    assert requeue_all(at["n1"]) == [1, 1]
 
 
 def test_a_letter_that_moved_is_as_old_as_before(at):

@@ -66,10 +66,10 @@ def test_each_letter_is_stored_once_and_later_ones_follow(letters, record):
 
 def test_letters_of_workers_and_moved_ones_are_stored_already(letters, record):
     add(letters, 1, worker="w1")
-    [(_, content)] = letters.list_stored(1)
-    moved = [b"since", b"1", *content[2:]]
+    [letter] = letters.depart("n2", ["n2"], 1, 10**6)
+    moved = [b"since", b"1", *letter.content[2:]]
     moved[moved.index(b"worker") + 1] = faults.WORKER.encode()
-    letters.receive("n2", "1-1", moved)
+    letters.receive("n2", letter._replace(dead_id="1-1", content=moved))
     assert len(letters.read()) == 2
     record()
     assert stored() == []
