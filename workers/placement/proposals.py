@@ -247,7 +247,8 @@ def _propose(
             ),
             offline,
         )
-    _check_durability(found, topology)
+    if kind != Plan.Kind.RESTORE:  # Recovery uses the nodes that are left: each event needs a container.
+        _check_durability(found, topology)
     look = moves.build_forecast(found, topology, snapshot, empties)
     return Plan.objects.create(
         kind=kind,
