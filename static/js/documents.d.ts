@@ -171,6 +171,7 @@ interface ContainerStatus {
   "inserted_events": number | null;
   "removed_events": number | null;
   "leaving_blocks": number;
+  "leaving_letters": number;
   "dead_letters": number | null;
   "dead_error": string;
   "retry_blocks": number | null;
