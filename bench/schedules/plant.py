@@ -28,6 +28,7 @@ from bench.schedules.history import Recorder
 from bench.schedules.hosts import HostProcess, Hosts
 from bench.schedules.programs import CORRECTED, NODES, QUEUE, STOPPED, Program
 from queues import keys
+from queues.control.replies import expect_bytes
 from queues.events.block import decode
 from queues.nodes.server import ServerConfig, prepare_server_command
 from queues.segments.dead_letters import DeadLetters
@@ -128,9 +129,10 @@ class SmallPlant:
         held: set[tuple[str, str]] = set()
         for name in NODES:
             with suppress(redis.RedisError):
-                pending = self._watched[name].xpending_range(keys.SEGMENT.build(QUEUE), GROUP, "-", "+", MAX_PENDING)
-                consumers = {row["message_id"].decode(): row["consumer"].decode() for row in pending}
-                held |= {(name, entry) for entry, consumer in consumers.items() if consumer.startswith(f"{host}-")}
+                node = expect_bytes(self._watched[name])
+                pending = node.xpending_range(keys.SEGMENT.build(QUEUE), GROUP, "-", "+", MAX_PENDING)
+                mine = [row for row in pending if row["consumer"].startswith(f"{host}-".encode())]
+                held |= {(name, row["message_id"].decode()) for row in mine}
         return held
 
     def _inject(self, fault: Fault) -> None:
