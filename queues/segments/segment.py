@@ -21,6 +21,7 @@ from queues.control.connection import know_of_refused_writes
 from queues.control.replies import Fields, expect_bytes
 from queues.durability import DURABILITIES, MEMORY, Durability
 from queues.events.block import MAX_TIME_US, Block, EncodedBlock, decode, find_newest_time_us
+from queues.fairness import LaneWeights
 from queues.segments.checksum import (
     DAMAGED,
     Damage,
@@ -136,6 +137,10 @@ REMEMBERED_SECONDS = 7 * 86_400.0
 CLAIM_BLOCKS = 4096
 # The node copies what is claimed, and the worker decodes it: the same number of large events would take gigabytes.
 CLAIM_BYTES = 32 * 2**20
+# Together, diverted keys have the weight of this many ordinary keys. One that splits itself gains no more than that.
+MAX_DIVERTED_WEIGHT = 2.0
+# The handling of a claim can't be interrupted: with larger claims of diverted events, ordinary ones would wait longer.
+MAX_DIVERTED_EVENTS = 512
 READ_BYTES, FIRST_READ_BLOCKS = 8 * 2**20, 8
 know_of_refused_writes()
 
@@ -239,18 +244,28 @@ class Segment:
             raise NodeUnavailable(f"{_format_address(self.node)} rejected a flush ({error}).") from error
 
     def claim(
-        self, worker: str, limit_events: int, idle_seconds: float, most_bytes: int = CLAIM_BYTES
+        self,
+        worker: str,
+        limit_events: int,
+        idle_seconds: float,
+        most_bytes: int = CLAIM_BYTES,
+        weights: LaneWeights | None = None,
     ) -> list[ClaimedBlock]:
         """Claim up to `limit_events`, and about `most_bytes`, for a worker.
 
         Claims at least one block if there is one. Due retries come first, then blocks idle for `idle_seconds` (their
-        worker is dead), then new ones.
+        worker is dead), then new ones. weights: those of lanes, if the queue is fair. Blocks that are parked in lanes are
+        given out by weight, also after the queue has ceased to be fair.
         """
         with self.convert_errors():
             limits = limit_events, most_bytes
-            reclaimed, *waiting, length = self.run_script("reclaim", worker, *limits, round(idle_seconds * 1000))
+            reclaimed, *waiting, length, parked = self.run_script(
+                "reclaim", worker, *limits, round(idle_seconds * 1000)
+            )
             claimed = [_parse_claim(entry_id, fields, int(tries)) for entry_id, fields, tries in reclaimed]
             held = sum(block.events for block in claimed), sum(len(block.data) for block in claimed)
+            if weights is not None or parked:
+                return claimed + self._claim_lanes(worker, limit_events, most_bytes, claimed, weights or LaneWeights())
             # Whole blocks of the average size that still fit; the first claim takes one in any case.
             count = min(
                 (most - taken) * length // total if total > 0 else 0
@@ -442,6 +457,16 @@ class Segment:
         """Remove consumers (ended workers) without pending blocks that were not seen for `idle_seconds`."""
         with self.convert_errors():
             return int(self.run_script("sweep", round(idle_seconds * 1000)))
+
+    def _claim_lanes(
+        self, worker: str, limit_events: int, most_bytes: int, held: Sequence[ClaimedBlock], weights: LaneWeights
+    ) -> list[ClaimedBlock]:
+        events_left = limit_events - sum(block.events for block in held)
+        bytes_left = most_bytes - sum(len(block.data) for block in held)
+        limits = (events_left, bytes_left, MAX_DIVERTED_EVENTS)
+        own = [part for pair in weights.own.items() for part in pair]
+        rows = self.run_script("claim_lanes", worker, *limits, weights.ordinary, MAX_DIVERTED_WEIGHT, *own)
+        return [_parse_claim(entry_id, fields, 1) for entry_id, fields in rows]
 
     def _read_new(self, worker: str, count: int) -> list[ClaimedBlock]:
         try:

@@ -2,7 +2,7 @@
 -- Gives a worker its due retries, and the entries of dead workers; it reads new entries afterwards.
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, worker, maximum events, maximum bytes, after how many ms of silence a worker is dead
--- Answer  {{id, fields, tries}, …}, events and bytes that wait, entries of the stream
+-- Answer  {{id, fields, tries}, …}, events and bytes that wait, entries of the stream, entries parked in lanes
 -- include parts/segment
 grouped()
 local worker, idle = ARGV[2], tonumber(ARGV[5])
@@ -28,8 +28,8 @@ local from, left = redis.call('HGET', counters, 'reclaim_from') or '-', 20
 while has_room() and left > 0 do
   local pending = redis.call('XPENDING', stream, group, 'IDLE', idle, from, '+', 100)
   for _, each in ipairs(pending) do
-    -- A block that waits for its retry, or is being transferred, is idle but not abandoned.
-    local kept = redis.call('ZSCORE', retry, each[1]) or redis.call('HEXISTS', leaving, each[1]) == 1
+    -- A block that waits for its retry or in a lane, or is being transferred, is idle but not abandoned.
+    local kept = redis.call('ZSCORE', retry, each[1]) or redis.call('ZSCORE', lanes, each[1]) or redis.call('HEXISTS', leaving, each[1]) == 1
     if has_room() and not kept then take(each[1]) end
     from = '(' .. each[1]
   end
@@ -42,4 +42,4 @@ local function waiting(unit)
   local counted = redis.call('HMGET', counters, 'inserted_' .. unit, 'removed_' .. unit)
   return (tonumber(counted[1]) or 0) - (tonumber(counted[2]) or 0)
 end
-return {found, waiting('events'), waiting('bytes'), redis.call('XLEN', stream)}
+return {found, waiting('events'), waiting('bytes'), redis.call('XLEN', stream), redis.call('ZCARD', lanes)}
