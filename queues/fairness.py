@@ -108,3 +108,12 @@ def read_fairness(stored: Mapping[bytes, bytes], now: float) -> Fairness | None:
         except BadDocument:
             continue
     return Fairness(settings, overrides)
+
+
+def list_ended_keys(control: redis.Redis, queue: str, now: float) -> list[str]:
+    """Return the keys whose overrides have ended or can't be read, so that their fields can be removed."""
+    stored = expect_bytes(control).hgetall(keys.FAIRNESS.build(queue))
+    current = read_fairness(stored, now)
+    names = {name.decode(errors="replace") for name in stored} - {SETTINGS}
+    running = set(current.overrides) if current is not None else set()
+    return sorted({name.removeprefix(KEY_PREFIX) for name in names} - running)

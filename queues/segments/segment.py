@@ -254,8 +254,8 @@ class Segment:
         """Claim up to `limit_events`, and about `most_bytes`, for a worker.
 
         Claims at least one block if there is one. Due retries come first, then blocks idle for `idle_seconds` (their
-        worker is dead), then new ones. weights: those of lanes, if the queue is fair. Blocks that are parked in lanes are
-        given out by weight, also after the queue has ceased to be fair.
+        worker is dead), then new ones. weights: those of lanes, if the queue is fair. Blocks that are parked in lanes
+        are given out by weight, also after fairness is disabled.
         """
         with self.convert_errors():
             limits = limit_events, most_bytes

@@ -64,8 +64,8 @@ local function take(lane)
   end
   found[#found + 1] = {entry[1], entry[2]}
   local got = fields(entry)
-  local events = count(got.n)
-  events_left, bytes_left = events_left - events, bytes_left - #(got.d or '')
+  local events = events_of(got)
+  events_left, bytes_left = events_left - events, bytes_left - bytes_of(got)
   if lane ~= 0 then diverted_left = diverted_left - events end
   return events
 end
@@ -73,7 +73,7 @@ local is_contended = head ~= nil
 while events_left > 0 and bytes_left > 0 do
   local active, weights, total, shared = list_lanes(), {}, 0, 0
   -- A worker that finds no ordinary entry returns soon for the next: it takes only a few diverted ones.
-  if #active == 0 or (active[1] ~= 0 and diverted_left <= 0) then break end
+  if #active == 0 or (not head and diverted_left <= 0) then break end
   for _, lane in ipairs(active) do if not own[lane] then shared = shared + 1 end end
   for _, lane in ipairs(active) do
     weights[lane] = own[lane] or math.min(1, pool / shared)
@@ -89,7 +89,7 @@ while events_left > 0 and bytes_left > 0 do
   for _, lane in ipairs(active) do
     local name = tostring(lane)
     local credit = (credits[name] or 0) + unit * weights[lane]
-    while credit > 0 and events_left > 0 and bytes_left > 0 and (lane == 0 or diverted_left > 0) do
+    while credit > 0 and events_left > 0 and bytes_left > 0 and (head or diverted_left > 0) do
       local events = take(lane)
       if not events then break end
       -- An entry without a readable count must not hold up the lanes.

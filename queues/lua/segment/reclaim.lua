@@ -29,7 +29,8 @@ while has_room() and left > 0 do
   local pending = redis.call('XPENDING', stream, group, 'IDLE', idle, from, '+', 100)
   for _, each in ipairs(pending) do
     -- A block that waits for its retry or in a lane, or is being transferred, is idle but not abandoned.
-    local kept = redis.call('ZSCORE', retry, each[1]) or redis.call('ZSCORE', lanes, each[1]) or redis.call('HEXISTS', leaving, each[1]) == 1
+    local is_parked = redis.call('ZSCORE', lanes, each[1])
+    local kept = is_parked or redis.call('ZSCORE', retry, each[1]) or redis.call('HEXISTS', leaving, each[1]) == 1
     if has_room() and not kept then take(each[1]) end
     from = '(' .. each[1]
   end

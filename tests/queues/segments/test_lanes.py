@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import redis
 
-from queues.events.block import EncodedBlock, cut
+from queues.events.block import BlockIds, EncodedBlock, cut
 from queues.fairness import LaneWeights
 from queues.segments.segment import MAX_DIVERTED_EVENTS, Segment
 from tests.queues.samples import age_claims, batch_of, blocks_of
@@ -70,6 +70,13 @@ def test_a_lane_with_a_weight_of_its_own_gets_more(segment):
     segment.publish(blocks_of(800))
     done = work(segment, 30, 20, LaneWeights(10.0, {20: 10.0}))
     assert done[20] == pytest.approx(done[0], abs=12)
+
+
+def test_large_claims_keep_to_a_large_weight_too(segment):
+    segment.publish(blocks_of_lane(20, 20, 512))
+    segment.publish(cut(batch_of(20 * 512), BlockIds()))
+    done = work(segment, 1, 16 * 512, LaneWeights(10.0, {20: 10.0}))
+    assert done[20] == pytest.approx(done[0], abs=512)
 
 
 def test_a_flood_gets_all_workers_while_nothing_else_waits(segment):
