@@ -96,22 +96,25 @@ def _measure(seconds: float, flood_keys: int, is_fair: bool = True) -> dict[str,
         if is_fair:
             with redis.Redis.from_url(urls["control"]) as control:
                 fairness.enable(control, QUEUE, FairnessSettings(ordinary_weight=float(KEYS)))
-        begin = time.time() + WARM_UP_SECONDS + 1.0
-        end = begin + seconds
         context = multiprocessing.get_context("spawn")
-        workers = []
+        processes = []
         for number in range(WORKERS):
             here, there = context.Pipe()
-            arguments = (urls["control"], urls[NODE], f"w{number}", begin, end, there)
-            workers.append((context.Process(target=_work, args=arguments, daemon=True), here))
-        producers = [
-            context.Process(target=_produce, args=(urls["control"], number, flood_keys, end), daemon=True)
-            for number in range(PRODUCERS)
-        ]
-        for process in [*(worker for worker, _ in workers), *producers]:
+            arguments = (urls["control"], urls[NODE], f"w{number}", seconds, there)
+            processes.append((context.Process(target=_work, args=arguments, daemon=True), here))
+        for number in range(PRODUCERS):
+            here, there = context.Pipe()
+            arguments = (urls["control"], number, flood_keys, seconds, there)
+            processes.append((context.Process(target=_produce, args=arguments, daemon=True), here))
+        for process, _ in processes:
             process.start()
-        results = [pipe.recv() for _, pipe in workers]
-        for process in [*(worker for worker, _ in workers), *producers]:
+        for _, pipe in processes:
+            pipe.recv()  # imported and connected
+        start = time.time() + 0.1
+        for _, pipe in processes:
+            pipe.send(start)
+        results = [pipe.recv() for _, pipe in processes[:WORKERS]]
+        for process, _ in processes:
             process.join()
     latencies = np.concatenate([part for part, _ in results])
     flood_events = sum(flood for _, flood in results)
@@ -122,11 +125,15 @@ def _measure(seconds: float, flood_keys: int, is_fair: bool = True) -> dict[str,
     }
 
 
-def _work(control_url: str, node_url: str, name: str, begin: float, end: float, pipe: Connection) -> None:
+def _work(control_url: str, node_url: str, name: str, seconds: float, pipe: Connection) -> None:
     """Run short-lived workers one after the other, as a host does."""
     spec = QueueSpec(QUEUE, "jobs", {NODE: 1000}, events_per_worker=EVENTS_PER_WORKER)
-    handler = _TimedHandler(begin)
     with redis.Redis.from_url(control_url) as control, redis.Redis.from_url(node_url) as node:
+        node.ping()
+        pipe.send("ready")
+        start = pipe.recv()
+        end = start + WARM_UP_SECONDS + seconds
+        handler = _TimedHandler(start + WARM_UP_SECONDS)
         while time.time() < end:
             fair = fairness.load_fairness(control, QUEUE, time.time())
             weights = fair.build_lane_weights() if fair else None
@@ -138,7 +145,7 @@ def _work(control_url: str, node_url: str, name: str, begin: float, end: float, 
     pipe.send((latencies, handler.flood_events))
 
 
-def _produce(control_url: str, number: int, flood_keys: int, end: float) -> None:
+def _produce(control_url: str, number: int, flood_keys: int, seconds: float, pipe: Connection) -> None:
     """Publish a batch in each interval: as many events as are due since the last one."""
     random = np.random.default_rng(number)
     ordinary = np.array([f"key-{key}" for key in range(KEYS)])
@@ -146,7 +153,11 @@ def _produce(control_url: str, number: int, flood_keys: int, end: float) -> None
     ordinary_per_second = ORDINARY_PER_SECOND / PRODUCERS
     flood_per_second = ordinary_per_second / KEYS * FLOOD_SHARES if flood_keys else 0.0
     with Client(control_url, f"producer-{number}", timeout_seconds=5.0) as client:
-        last = time.time()
+        client.get_topology()
+        pipe.send("ready")
+        last = pipe.recv()
+        time.sleep(max(0.0, last - time.time()))
+        end = last + WARM_UP_SECONDS + seconds
         while (now := time.time()) < end:
             names = random.choice(ordinary, round((now - last) * ordinary_per_second))
             if flood_keys:

@@ -140,7 +140,7 @@ CLAIM_BYTES = 32 * 2**20
 # Together, diverted keys have the weight of this many ordinary keys. One that splits itself gains no more than that.
 MAX_DIVERTED_WEIGHT = 2.0
 # The handling of a claim can't be interrupted: with larger claims of diverted events, ordinary ones would wait longer.
-MAX_DIVERTED_EVENTS = 512
+MAX_DIVERTED_EVENTS = 256
 READ_BYTES, FIRST_READ_BLOCKS = 8 * 2**20, 8
 know_of_refused_writes()
 

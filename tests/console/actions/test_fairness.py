@@ -31,7 +31,7 @@ def test_an_operator_makes_a_queue_fair_and_gives_a_key_a_weight_until_an_end(pl
     made = change(browsers, secrets, "process/weight", WEIGHT)
     assert made.status_code == 200, made.content
     (row,) = made.json()["weights"]
-    assert (row["key"], row["weight"], row["by"]) == ("4711", 5.0, "operator")
+    assert (row["key"], row["weight"], row["by"]) == ("4711", 5.0, "token:of-operator")
     current = fairness.load_fairness(control, "process", timezone.now().timestamp())
     assert current is not None
     assert current.build_lane_weights().ordinary == 200.0
