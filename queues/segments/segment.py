@@ -6,16 +6,15 @@ transaction or script as what it counts, so that inserted - removed is what wait
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import redis
-from redis.exceptions import ExecAbortError, MasterDownError
 from redis.typing import EncodableT, FieldT
 
-from common.errors import BadInput, MalformedEvent, NodeFull, NodeUnavailable, describe_connection_error
+from common.errors import BadInput, MalformedEvent, NodeUnavailable
 from queues import keys
 from queues.control.connection import know_of_refused_writes
 from queues.control.replies import Fields, expect_bytes
@@ -32,6 +31,7 @@ from queues.segments.checksum import (
     parse_count,
 )
 from queues.segments.gauge import COUNTERS, GROUP, SCRIPTS, Gauge, read_gauges
+from queues.segments.node_errors import convert_node_errors, format_address
 from queues.segments.synced_write import check_synced, encode_waits, list_waits, run_synced
 
 # A flush: all blocks for one node in one MULTI, written straight to the socket.
@@ -241,7 +241,7 @@ class Segment:
                 Flush(self.queue, blocks, self._durability).send(self.node)
         except redis.RedisError as error:
             # Whatever this node rejects, another one may accept.
-            raise NodeUnavailable(f"{_format_address(self.node)} rejected a flush ({error}).") from error
+            raise NodeUnavailable(f"{format_address(self.node)} rejected a flush ({error}).") from error
 
     def claim(
         self,
@@ -318,7 +318,7 @@ class Segment:
         finder: the process that found it. Only an entry that is still there is moved, whoever holds it: no process may
         handle it.
         """
-        place = _format_address(self.node)
+        place = format_address(self.node)
         at_us = round(parse_entry_seconds(entry_id.encode()) * 1e6)
         data = damage.build_event(place, at_us).serialize().to_pybytes()
         header = encode_header(damage.block_id, damage.events, damage.newest_time_us)
@@ -498,7 +498,7 @@ class Segment:
 
     def convert_errors(self) -> AbstractContextManager[None]:
         """Return a context that converts redis-py's errors to Weir's."""
-        return _convert_errors(self.node)
+        return convert_node_errors(self.node)
 
 
 def _extract_entries(reply: Any) -> list[Any]:
@@ -579,33 +579,3 @@ def _block_id(entry_id: bytes, fields: Mapping[bytes, bytes]) -> str:
 def _iterate_chunks(items: Sequence[str]) -> Iterator[Sequence[str]]:
     for start in range(0, len(items), CHUNK):
         yield items[start : start + CHUNK]
-
-
-@contextmanager
-def _convert_errors(node: redis.Redis) -> Iterator[None]:
-    """Convert redis-py's errors to Weir's."""
-    try:
-        yield
-    except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
-        raise NodeUnavailable(
-            f"{_format_address(node)} is not responding ({describe_connection_error(error)})."
-        ) from error
-    except redis.ResponseError as error:
-        if _says_full(error):
-            raise NodeFull(f"{_format_address(node)} is full (maxmemory); free memory or move points away.") from error
-        # redis-py removes the first word of errors for which it has a class.
-        known = isinstance(error, (redis.ReadOnlyError, MasterDownError))
-        if known or str(error).startswith(("BUSY ", "NOREPLICAS ")):
-            raise NodeUnavailable(f"{_format_address(node)} is not ready ({error}).") from error
-        raise
-
-
-def _says_full(error: redis.ResponseError) -> bool:
-    """Return whether the node is full, or has accepted a transaction's commands and exceeded the limit at EXEC."""
-    at_exec = isinstance(error, ExecAbortError) and "OOM" in str(error)
-    return isinstance(error, redis.OutOfMemoryError) or at_exec
-
-
-def _format_address(node: redis.Redis) -> str:
-    options = node.connection_pool.connection_kwargs
-    return f"{options.get('host', options.get('path', 'node'))}:{options.get('port', '')}"
