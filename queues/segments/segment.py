@@ -139,7 +139,7 @@ CLAIM_BLOCKS = 4096
 CLAIM_BYTES = 32 * 2**20
 # Together, diverted keys have the weight of this many ordinary keys. One that splits itself gains no more than that.
 MAX_DIVERTED_WEIGHT = 2.0
-# The handling of a claim can't be interrupted: with larger claims of diverted events, ordinary ones would wait longer.
+# Of diverted events that fill a claim, unless a worker knows how many it handles in a short time.
 MAX_DIVERTED_EVENTS = 256
 READ_BYTES, FIRST_READ_BLOCKS = 8 * 2**20, 8
 know_of_refused_writes()
@@ -250,26 +250,30 @@ class Segment:
         idle_seconds: float,
         most_bytes: int = CLAIM_BYTES,
         weights: LaneWeights | None = None,
+        diverted_events: int = MAX_DIVERTED_EVENTS,
     ) -> list[ClaimedBlock]:
         """Claim up to `limit_events`, and about `most_bytes`, for a worker.
 
         Claims at least one block if there is one. Due retries come first, then blocks idle for `idle_seconds` (their
         worker is dead), then new ones. weights: those of lanes, if the queue is fair. Blocks that are parked in lanes
-        are given out by weight, also after fairness is disabled.
+        are given out by weight, also after fairness is disabled. diverted_events: the maximum events of such blocks
+        that fill a claim without enough ordinary events.
         """
+        limits, idle_ms = (limit_events, most_bytes), round(idle_seconds * 1000)
         with self.convert_errors():
-            limits = limit_events, most_bytes
-            reclaimed, *waiting, length, parked = self.run_script(
-                "reclaim", worker, *limits, round(idle_seconds * 1000)
-            )
+            if weights is not None:
+                return self._claim_lanes(worker, (*limits, idle_ms, diverted_events), weights)
+            reclaimed, *waiting, length, parked = self.run_script("reclaim", worker, *limits, idle_ms)
             claimed = [_parse_claim(entry_id, fields, int(tries)) for entry_id, fields, tries in reclaimed]
-            held = sum(block.events for block in claimed), sum(len(block.data) for block in claimed)
-            if weights is not None or parked:
-                return claimed + self._claim_lanes(worker, limit_events, most_bytes, claimed, weights or LaneWeights())
+            left = (
+                limit_events - sum(block.events for block in claimed),
+                most_bytes - sum(len(block.data) for block in claimed),
+            )
+            if parked:
+                return claimed + self._claim_lanes(worker, (*left, idle_ms, diverted_events), LaneWeights())
             # Whole blocks of the average size that still fit; the first claim takes one in any case.
             count = min(
-                (most - taken) * length // total if total > 0 else 0
-                for most, taken, total in zip(limits, held, waiting, strict=True)
+                most * length // total if total > 0 else 0 for most, total in zip(left, waiting, strict=True)
             )
             if claimed and count < 1:
                 return claimed
@@ -458,15 +462,10 @@ class Segment:
         with self.convert_errors():
             return int(self.run_script("sweep", round(idle_seconds * 1000)))
 
-    def _claim_lanes(
-        self, worker: str, limit_events: int, most_bytes: int, held: Sequence[ClaimedBlock], weights: LaneWeights
-    ) -> list[ClaimedBlock]:
-        events_left = limit_events - sum(block.events for block in held)
-        bytes_left = most_bytes - sum(len(block.data) for block in held)
-        limits = (events_left, bytes_left, MAX_DIVERTED_EVENTS)
+    def _claim_lanes(self, worker: str, limits: Sequence[int], weights: LaneWeights) -> list[ClaimedBlock]:
         own = [part for pair in weights.own.items() for part in pair]
         rows = self.run_script("claim_lanes", worker, *limits, weights.ordinary, MAX_DIVERTED_WEIGHT, *own)
-        return [_parse_claim(entry_id, fields, 1) for entry_id, fields in rows]
+        return [_parse_claim(entry_id, fields, int(tries)) for entry_id, fields, tries in rows]
 
     def _read_new(self, worker: str, count: int) -> list[ClaimedBlock]:
         try:

@@ -25,6 +25,7 @@ from queues.segments.segment import ClaimedBlock, Segment
 from queues.topology import QueueSpec, Topology
 from workers.consumer.attempt import BEGINS_WITHIN_SECONDS, DeadlineExceeded, HandlerCall
 from workers.consumer.backoff import Backoff
+from workers.consumer.claim_size import ClaimSize
 from workers.consumer.destination import DestinationLimit, NoLimit
 from workers.consumer.handler import Delivery, Failure, Handler
 from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS, SUBMISSION_EXPIRES_SECONDS, Latencies, Report, submit
@@ -35,7 +36,6 @@ from workers.pool.selection import HostSelection, build_celery_queue
 
 KEEP_ALIVE_SECONDS = 2.0
 IDLE_SECONDS = RUNNING_EXPIRES_SECONDS
-CLAIM_EVENTS = 16_384
 SPARE_TRIES = 2
 
 
@@ -141,17 +141,22 @@ class Consumer:
         segment's node is away.
         """
         left, weights = self._spec.events_per_worker, self._weights()
+        size = ClaimSize(is_fair=weights is not None)
         with self._keep_alive, closing(self._limit):
             while left > 0 and not self._is_over() and not self._paused():
                 admission = self._limit.admit()
                 if admission == "none":
                     break
-                events = 1 if admission == "probe" else min(left, CLAIM_EVENTS)
-                claimed = self._segment.claim(self._worker_id, events, self._idle_seconds, weights=weights)
+                events = 1 if admission == "probe" else min(left, size.ordinary)
+                claimed = self._segment.claim(
+                    self._worker_id, events, self._idle_seconds, weights=weights, diverted_events=size.diverted
+                )
                 if not claimed:
                     break
-                left -= sum(block.events for block in claimed)
+                count, began_seconds = sum(block.events for block in claimed), self._monotonic()
+                left -= count
                 self._work(claimed, is_probe=admission == "probe")
+                size.record(count, self._monotonic() - began_seconds)
 
     def _is_over(self) -> bool:
         return self._monotonic() >= self._begins_until_seconds

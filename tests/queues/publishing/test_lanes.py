@@ -87,9 +87,9 @@ def control(control_server: Server) -> redis.Redis:
 
 def stored_lanes(nodes: dict[str, Server]) -> set[str]:
     return {
-        block_id.partition("~")[0] if "~" in block_id else ""
+        block.block_id.partition("~")[0] if "~" in block.block_id else ""
         for server in nodes.values()
-        for _, block_id, _ in Segment(server.client(), "process").read("0-0", "+")
+        for block in Segment(server.client(), "process").read("0-0", "+")
     }
 
 

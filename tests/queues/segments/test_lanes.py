@@ -75,7 +75,7 @@ def test_a_lane_with_a_weight_of_its_own_gets_more(segment):
 def test_large_claims_keep_to_a_large_weight_too(segment):
     segment.publish(blocks_of_lane(20, 20, 512))
     segment.publish(cut(batch_of(20 * 512), BlockIds()))
-    done = work(segment, 1, 16 * 512, LaneWeights(10.0, {20: 10.0}))
+    done = work(segment, 2, 8 * 512, LaneWeights(10.0, {20: 10.0}))
     assert done[20] == pytest.approx(done[0], abs=512)
 
 
