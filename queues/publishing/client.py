@@ -517,7 +517,7 @@ class Publishing:
             self._client.sample(self._queue, batch)
             for start in range(0, batch.num_rows, rows):
                 for lane, part in self._client.split_lanes(self._queue, batch.slice(start, rows)):
-                    yield from cut(part, partial(_build_lane_id, lane, ids) if lane else ids)
+                    yield from cut(part, partial(build_lane_id, lane, ids) if lane else ids)
 
     def _spread(self, blocks: Iterable[EncodedBlock]) -> Iterator[tuple[EncodedBlock, str]]:
         """Yield each block with its node, chosen for a few blocks at a time, so that a failure is seen soon."""
@@ -562,7 +562,8 @@ class Publishing:
         self._send(nodes[0], blocks, refused)
 
 
-def _build_lane_id(lane: int, ids: Callable[[], str]) -> str:
+def build_lane_id(lane: int, ids: Callable[[], str]) -> str:
+    """Return the ID of a block of diverted events."""
     return f"{lane}~{ids()}"
 
 

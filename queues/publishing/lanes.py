@@ -9,7 +9,6 @@ All steps work on whole columns. While no key is heavy, only a sample of a large
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,7 @@ from queues.fairness import LANES, KeyWeight, get_override_lane
 GROUPS = 16_384  # with 1,000 keys, few groups have several
 HALF_LIFE_SECONDS = 5.0
 MAX_SHARES = 4.0  # the multiple of the median from which a group is heavy
-MIN_EVENTS = 64  # in the last seconds; groups with fewer events are never heavy
+MIN_ROWS = 32  # counted in the last seconds; groups with fewer are never heavy
 EVALUATE_EVENTS, EVALUATE_SECONDS = 1_024, 0.25
 SAMPLED_ROWS = 2_048  # a call with more rows is sampled
 # Of sampled rows: odd, so that keys in a regular order, such as alternating ones, are all sampled.
@@ -82,15 +81,15 @@ class LaneSplitter:
         self._unevaluated += int(events.sum())
         elapsed_seconds = self._monotonic() - self._decayed_at
         if self._unevaluated >= EVALUATE_EVENTS or elapsed_seconds >= EVALUATE_SECONDS:
-            self._evaluate(elapsed_seconds)
+            self._evaluate(elapsed_seconds, float(MIN_ROWS * events_per_row))
 
-    def _evaluate(self, elapsed_seconds: float) -> None:
+    def _evaluate(self, elapsed_seconds: float, min_events: float) -> None:
         """Select the heavy groups anew. A heavy group keeps its lane until it has less than half of the limit."""
         self._counts *= 0.5 ** (elapsed_seconds / HALF_LIFE_SECONDS)
         self._decayed_at += elapsed_seconds
         self._unevaluated = 0
         active = self._counts[self._counts >= 1.0]
-        limit = max(MIN_EVENTS, MAX_SHARES * float(np.median(active))) if active.size else float(MIN_EVENTS)
+        limit = max(min_events, MAX_SHARES * float(np.median(active))) if active.size else min_events
         self._lanes[self._counts <= limit / 2] = 0
         heavy = np.flatnonzero(self._counts > limit)
         if not heavy.size:
@@ -118,7 +117,9 @@ def compute_groups(names: pa.StringArray) -> npt.NDArray[np.int64]:
     places = np.arange(len(data)) - np.repeat(starts - starts[0], sizes)
     sums = np.zeros(len(names), np.uint64)
     # reduceat would give an empty name the hash of the next one.
-    sums[sizes > 0] = np.add.reduceat(_FACTORS[places % MAX_TEXT] * (data + np.uint64(1)), starts[sizes > 0] - starts[0])
+    sums[sizes > 0] = np.add.reduceat(
+        _FACTORS[places % MAX_TEXT] * (data + np.uint64(1)), starts[sizes > 0] - starts[0]
+    )
     return ((sums ^ (sums >> np.uint64(32))) * _FACTORS[0] >> np.uint64(50)).astype(np.int64)  # 14 bits: GROUPS
 
 

@@ -272,9 +272,7 @@ class Segment:
             if parked:
                 return claimed + self._claim_lanes(worker, (*left, idle_ms, diverted_events), LaneWeights())
             # Whole blocks of the average size that still fit; the first claim takes one in any case.
-            count = min(
-                most * length // total if total > 0 else 0 for most, total in zip(left, waiting, strict=True)
-            )
+            count = min(most * length // total if total > 0 else 0 for most, total in zip(left, waiting, strict=True))
             if claimed and count < 1:
                 return claimed
             return claimed + self._read_new(worker, min(max(count, 1), CLAIM_BLOCKS))

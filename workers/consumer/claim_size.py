@@ -5,25 +5,26 @@ claims would therefore delay ordinary events: those in the claim, and those that
 diverted events. A claim there is as large as the worker's own speed allows in a short time, and has at least one block.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 CLAIM_EVENTS = 16_384
 # Longer times cost latency; shorter ones cost throughput, since each claim takes a few calls of the node.
 ORDINARY_SECONDS, DIVERTED_SECONDS = 0.05, 0.03
-FIRST_ORDINARY, FIRST_DIVERTED = 512, 32  # while the speed is unknown
 
 
 @dataclass
 class ClaimSize:
-    """The maximum events of the next claim. diverted: of heavy keys, while no ordinary events wait."""
+    """The maximum events of the next claim. diverted: of heavy keys, while no ordinary events wait.
+
+    The first claim of a fair queue has one block, since the speed is unknown.
+    """
 
     is_fair: bool
-    ordinary: int = CLAIM_EVENTS
-    diverted: int = FIRST_DIVERTED
+    ordinary: int = field(init=False)
+    diverted: int = 1
 
     def __post_init__(self) -> None:
-        if self.is_fair:
-            self.ordinary = FIRST_ORDINARY
+        self.ordinary = 1 if self.is_fair else CLAIM_EVENTS
 
     def record(self, events: int, seconds: float) -> None:
         """Adapt to the time that a claim took."""
