@@ -3,11 +3,13 @@
 import pyarrow as pa
 import pytest
 import redis
+from hypothesis import given
+from hypothesis import strategies as st
 
 from queues import fairness, keys
 from queues.fairness import LANES, FairnessSettings, KeyWeight, get_override_lane
 from queues.publishing.client import Client
-from queues.publishing.lanes import HALF_LIFE_SECONDS, LaneSplitter
+from queues.publishing.lanes import GROUPS, HALF_LIFE_SECONDS, LaneSplitter, compute_groups
 from queues.segments.segment import Segment
 from queues.topology import Topology
 from tests.queues.samples import NOW_US, batch_of
@@ -118,3 +120,25 @@ def test_overrides_end_at_their_time_and_foreign_fields_are_ignored(control):
     fairness.end_weight(control, "process", "a")
     fairness.disable(control, "process")
     assert fairness.load_fairness(control, "process", 0.0) is None
+
+
+def test_a_large_call_is_sampled_and_a_flood_in_it_is_still_diverted_at_once():
+    splitter = LaneSplitter(Clock())
+    batch = batch_of_keys(EVEN)
+    assert [lane for lane, _ in splitter.split(batch, {})] == [0]
+    lanes = lanes_by_key(list(splitter.split(batch_of_keys({"flood": 3_000} | EVEN), {})))
+    assert lanes["flood"] <= set(range(1, LANES + 1))
+    assert len(lanes["flood"]) == 1
+
+
+@given(st.lists(st.text(max_size=20).filter(lambda name: "\0" not in name), min_size=1, max_size=40))
+def test_the_group_of_a_key_depends_on_the_key_alone(names):
+    together = compute_groups(pa.array(names, pa.string()))
+    alone = [compute_groups(pa.array([name], pa.string()))[0] for name in names]
+    sliced = compute_groups(pa.array(["x", *names], pa.string()).slice(1))
+    assert together.tolist() == alone == sliced.tolist()
+    assert ((together >= 0) & (together < GROUPS)).all()
+
+
+def test_1_000_keys_have_few_groups_in_common():
+    assert len(set(compute_groups(pa.array(list(EVEN), pa.string())).tolist())) > 940

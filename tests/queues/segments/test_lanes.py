@@ -139,3 +139,30 @@ def test_large_blocks_of_a_lane_leave_room_for_the_rest_of_a_claim(segment):
     segment.publish(blocks_of(40))
     done = work(segment, 2, 40)
     assert done[0] == 40
+
+
+def test_many_diverted_blocks_before_the_ordinary_ones_leave_no_claim_empty(segment):
+    segment.publish(blocks_of_lane(3, 1_200, 1))
+    segment.publish(blocks_of(4))
+    done = work(segment, 4, 4)
+    assert done[0] == 4
+    assert done[3] > 0
+
+
+def test_a_fair_queue_without_heavy_keys_is_claimed_in_one_call(segment, monkeypatch):
+    segment.publish(blocks_of(40))
+    names = []
+    run = segment.run_script
+    monkeypatch.setattr(segment, "run_script", lambda name, *rest: names.append(name) or run(name, *rest))
+    assert sum(block.events for block in segment.claim("w1", 40, MINUTE, weights=WEIGHTS)) == 40
+    assert names == ["claim_lanes"]
+
+
+def test_due_retries_of_a_fair_queue_come_first(segment):
+    segment.publish(blocks_of(4))
+    (first,) = segment.claim("w1", 4, MINUTE, weights=WEIGHTS)
+    assert segment.retry(first, "w1", 0.0)
+    segment.publish(blocks_of(8))
+    again = segment.claim("w2", 8, MINUTE, weights=WEIGHTS)
+    assert (again[0].block_id, again[0].tries) == (first.block_id, 2)
+    assert sum(block.events for block in again) == 8
