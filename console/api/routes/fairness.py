@@ -60,7 +60,7 @@ class WeightEnd(RequestBody):
 
 @router.get("/queues/{queue}/fairness", summary="Get the fairness of a queue and the weights of its keys")
 def get_fairness(request: HttpRequest, queue: str) -> QueueFairness:
-    actor_for(request, "queue.fairness")
+    actor_for(request, "plant.view")
     return _load(queue)
 
 
