@@ -7,7 +7,7 @@ lane, such as `7~`, so that transfers and retries keep it. Blocks without a numb
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import redis
@@ -74,6 +74,37 @@ def enable(control: redis.Redis, queue: str, settings: FairnessSettings) -> None
 def disable(control: redis.Redis, queue: str) -> None:
     """Give out all events in the order of their arrival again, and end all overrides. Diverted blocks stay in order."""
     control.delete(keys.FAIRNESS.build(queue))
+
+
+def set_ordinary_weight(control: redis.Redis, queue: str, weight: float) -> None:
+    """Change the weight of lane 0. Does nothing if the queue is no longer fair."""
+    name = keys.FAIRNESS.build(queue)
+    if control.hexists(name, SETTINGS):
+        control.hset(name, SETTINGS, encode_document(FairnessSettings(ordinary_weight=weight)))
+
+
+def list_fair_queues(control: redis.Redis, queues: Sequence[str]) -> list[str]:
+    """Return those of the queues that are fair. Raises `redis.RedisError`."""
+    return [queue for queue, weight in read_ordinary_weights(control, queues).items() if weight is not None]
+
+
+def read_ordinary_weights(control: redis.Redis, queues: Sequence[str]) -> dict[str, float | None]:
+    """Return the weight of lane 0 by queue; None for a queue that is not fair. Raises `redis.RedisError`."""
+    with expect_bytes(control).pipeline(transaction=False) as pipe:
+        for queue in queues:
+            pipe.hget(keys.FAIRNESS.build(queue), SETTINGS)
+        stored = pipe.execute()
+    return {queue: parse_ordinary_weight(text) for queue, text in zip(queues, stored, strict=True)}
+
+
+def parse_ordinary_weight(stored: bytes | None) -> float | None:
+    """Return the weight in stored settings; None without settings."""
+    if stored is None:
+        return None
+    try:
+        return decode_document(FairnessSettings, stored, "fairness").ordinary_weight
+    except BadDocument:
+        return FairnessSettings().ordinary_weight
 
 
 def set_weight(control: redis.Redis, queue: str, key: str, weight: KeyWeight) -> None:

@@ -256,6 +256,9 @@ class SimulatedPlant:
         """Throttle a queue's producers; the scenario reads `compute_throttled_share`."""
         self._throttled[queue] = self.clock(), self.clock() + seconds
 
+    def set_ordinary_weight(self, queue: str, weight: float) -> None:
+        """Do nothing: no scenario has a fair queue."""
+
     def move_points(self, entry: LedgerEntry) -> None:
         """Start the decision's plan, which moves points from the next heartbeat on."""
         self.plans.begin(entry, self.observe(), self.topology)
