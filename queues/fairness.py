@@ -90,7 +90,7 @@ def list_fair_queues(control: redis.Redis, queues: Sequence[str]) -> list[str]:
 
 def read_ordinary_weights(control: redis.Redis, queues: Sequence[str]) -> dict[str, float | None]:
     """Return the weight of lane 0 by queue; None for a queue that is not fair. Raises `redis.RedisError`."""
-    with expect_bytes(control).pipeline(transaction=False) as pipe:
+    with control.pipeline(transaction=False) as pipe:
         for queue in queues:
             pipe.hget(keys.FAIRNESS.build(queue), SETTINGS)
         stored = pipe.execute()

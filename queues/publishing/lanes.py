@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from queues.events.block import MAX_TEXT, SCHEMA
 from queues.fairness import LANES, KeyWeight, get_override_lane
 
-GROUPS = 16_384  # with 1,000 keys, few groups have several
+GROUP_BITS = 14
+GROUPS = 2**GROUP_BITS  # with 1,000 keys, few groups have several
 HALF_LIFE_SECONDS = 5.0
 MAX_SHARES = 4.0  # the multiple of the median from which a group is heavy
 MIN_ROWS = 32  # counted in the last seconds; groups with fewer are never heavy
@@ -115,12 +116,13 @@ def compute_groups(names: pa.StringArray) -> npt.NDArray[np.int64]:
         return np.zeros(len(names), np.int64)
     data = np.frombuffer(names.buffers()[2], np.uint8)[starts[0] : offsets[-1]]
     places = np.arange(len(data)) - np.repeat(starts - starts[0], sizes)
-    sums = np.zeros(len(names), np.uint64)
+    products = _FACTORS[places % MAX_TEXT] * (data + np.uint64(1))
+    sums, is_text = np.zeros(len(names), np.uint64), sizes > 0
     # reduceat would give an empty name the hash of the next one.
-    sums[sizes > 0] = np.add.reduceat(
-        _FACTORS[places % MAX_TEXT] * (data + np.uint64(1)), starts[sizes > 0] - starts[0]
-    )
-    return ((sums ^ (sums >> np.uint64(32))) * _FACTORS[0] >> np.uint64(50)).astype(np.int64)  # 14 bits: GROUPS
+    sums[is_text] = np.add.reduceat(products, starts[is_text] - starts[0])
+    hashes = (sums ^ (sums >> np.uint64(32))) * _FACTORS[0]
+    groups: npt.NDArray[np.int64] = (hashes >> np.uint64(64 - GROUP_BITS)).astype(np.int64)
+    return groups
 
 
 def _choose_lanes(group: int) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 CLAIM_EVENTS = 16_384
 # Longer times cost latency; shorter ones cost throughput, since each claim takes a few calls of the node.
-ORDINARY_SECONDS, DIVERTED_SECONDS = 0.05, 0.03
+ORDINARY_SECONDS, DIVERTED_SECONDS = 0.05, 0.02
 
 
 @dataclass

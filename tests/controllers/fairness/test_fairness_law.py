@@ -42,7 +42,9 @@ def test_an_unknown_number_of_keys_changes_nothing():
     assert decision.reason == "No action: the number of keys is unknown."
 
 
-@given(st.lists(KEYS, min_size=1, max_size=30), st.floats(0.0, 1.0), st.floats(1.0, 100.0), st.floats(100.0, MAX_WEIGHT))
+@given(
+    st.lists(KEYS, min_size=1, max_size=30), st.floats(0.0, 1.0), st.floats(1.0, 100.0), st.floats(100.0, MAX_WEIGHT)
+)
 def test_the_weight_stays_in_its_range_so_that_no_lane_starves(keys, deadband, minimum, maximum):
     weight, _ = decide(keys, 1_000.0, deadband=deadband, minimum=minimum, maximum=maximum)
     assert weight == 1_000.0 or minimum - 0.1 <= weight <= maximum + 0.1
