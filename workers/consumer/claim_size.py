@@ -21,10 +21,10 @@ class ClaimSize:
 
     is_fair: bool
     ordinary: int = field(init=False)
-    diverted: int = 1
+    diverted: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.ordinary = 1 if self.is_fair else CLAIM_EVENTS
+        self.ordinary = self.diverted = 1 if self.is_fair else CLAIM_EVENTS
 
     def record(self, events: int, seconds: float) -> None:
         """Adapt to the time that a claim took."""

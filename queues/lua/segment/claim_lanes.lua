@@ -108,8 +108,9 @@ local function take_spare()
     for _, lane in ipairs(active) do unit = math.min(unit, (1 - credit_of(lane)) / weights[lane]) end
     for _, lane in ipairs(active) do
       local credit = credit_of(lane) + math.max(0, unit) * weights[lane]
-      if credit > 0.999 and has_room() and diverted_left > 0 then
-        local events = take_parked(peek(lane))
+      local entry = credit > 0.999 and has_room() and diverted_left > 0 and peek(lane)
+      if entry then
+        local events = take_parked(entry)
         credit, diverted_left = credit - events, diverted_left - events
       end
       credits[tostring(lane)] = credit

@@ -36,7 +36,7 @@ def test_the_keys_with_the_largest_shares_of_the_arrivals_come_first(browsers, s
 def test_an_operator_enables_fairness_overrides_a_weight_and_ends_the_override(browsers, show, control):
     browser = browsers["operator"]
     browser.post("/queues/alert/fairness", {"enabled": "yes", "ordinary_weight": "50", "reason": "a test"})
-    assert "Ordinary keys together: 50 shares" in show(browser)
+    assert "Ordinary keys together have 50 shares of one key." in show(browser)
     browser.post("/queues/alert/weight", {"key": "4711", "weight": "2.5", "minutes": "30", "reason": "a launch"})
     page = show(browser)
     assert '<td class="number">2.5</td>' in page

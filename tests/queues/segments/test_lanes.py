@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 import redis
 
+from queues import keys
 from queues.events.block import BlockIds, EncodedBlock, cut
 from queues.fairness import LaneWeights
 from queues.segments.segment import MAX_DIVERTED_EVENTS, Segment
@@ -166,3 +167,14 @@ def test_due_retries_of_a_fair_queue_come_first(segment):
     again = segment.claim("w2", 8, MINUTE, weights=WEIGHTS)
     assert (again[0].block_id, again[0].tries) == (first.block_id, 2)
     assert sum(block.events for block in again) == 8
+
+
+def test_parked_blocks_that_are_gone_hold_up_no_lane(segment):
+    segment.publish(blocks_of_lane(3, 4))
+    segment.publish(blocks_of_lane(5, 4))
+    segment.publish(blocks_of(4))
+    segment.claim("w1", 1, MINUTE, weights=WEIGHTS)
+    lanes = segment.node.zrange(keys.LANES.build("alert"), 0, -1, withscores=True)
+    segment.node.xdel(segment.stream, *[entry_id for entry_id, lane in lanes if lane == 3])
+    assert work(segment, 10, 16) == {5: 16}
+    assert segment.node.zcard(keys.LANES.build("alert")) == 0

@@ -8,7 +8,7 @@ from workers.consumer.claim_size import CLAIM_EVENTS, DIVERTED_SECONDS, ORDINARY
 def test_a_queue_that_is_not_fair_is_claimed_in_large_portions_at_any_speed():
     size = ClaimSize(is_fair=False)
     size.record(100, 10.0)
-    assert size.ordinary == CLAIM_EVENTS
+    assert (size.ordinary, size.diverted) == (CLAIM_EVENTS, CLAIM_EVENTS)
 
 
 def test_the_first_claim_of_a_fair_queue_has_one_block():
