@@ -163,7 +163,14 @@ PROMOTIONS = Key(
     "of a node with a replica: how often its servers have changed places (`queues.nodes.replication`)",
     on_nodes=True,
 )
-OF_QUEUE = (SEGMENT, COUNTERS, RETRY, DEAD, LEAVING, RECEIVED, LEAVING_LETTERS)  # in the order of the scripts
+LANES = Key(
+    "weir:{queue}:lanes",
+    "sorted set",
+    "workers → workers agent observer",
+    "entry ID → lane, for blocks of heavy keys that wait for their turn: `segment/claim_lanes.lua`",
+    on_nodes=True,
+)
+OF_QUEUE = (SEGMENT, COUNTERS, RETRY, DEAD, LEAVING, RECEIVED, LANES, LEAVING_LETTERS)  # in the order of the scripts
 
 # Workers and their hosts
 SUBMITTED = Key(
@@ -263,6 +270,12 @@ PAUSE = Key(
     "string",
     "web workers → all",
     "JSON {until, reason, by} while a queue's intake or consumption is paused: `queues.pausing`",
+)
+FAIRNESS = Key(
+    "weir:fairness:{queue}",
+    "hash",
+    "web → all",
+    "`settings` and `key:{key}` → JSON {weight, until, reason, by}, for fair queues: `queues.fairness`",
 )
 DESTINATION = Key(
     "weir:destination:{destination}",

@@ -13,7 +13,8 @@ from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 
 from common.errors import WeirError
-from queues import keys, pausing, projection
+from queues import fairness, keys, pausing, projection
+from queues.fairness import LaneWeights
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
 from queues.topology import Topology
@@ -115,6 +116,7 @@ def create_consumer(reporter: WorkReporter, clock: Callable[[], float]) -> Consu
         alive=lambda: reporter.report_alive(clock()),
         paused=lambda: _is_paused(reporter.control, reporter.queue),
         completed=reporter.record_completions,
+        weights=lambda: _load_weights(reporter.control, reporter.queue, clock()),
         dead_lettered=lambda letters: record_dead_letters(LOCAL, reporter.queue, letters, clock()),
         limit=build_limit(reporter.control, spec, clock),
     )
@@ -129,6 +131,14 @@ def _is_paused(control: redis.Redis, queue: str) -> bool:
         return bool(pausing.load_pauses(control, [queue], pausing.CONSUMPTION))
     except redis.RedisError:
         return False
+
+
+def _load_weights(control: redis.Redis, queue: str, now: float) -> LaneWeights | None:
+    """Return the weights of the queue's lanes; None if it is not fair, or the control server can't be reached."""
+    with suppress(redis.RedisError):
+        if fair := fairness.load_fairness(control, queue, now):
+            return fair.build_lane_weights()
+    return None
 
 
 @shared_task(name=TICK, ignore_result=True)

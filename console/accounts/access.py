@@ -67,6 +67,7 @@ ACTIONS = {
     "ladder.cap": "operator",
     "queue.pause": "operator",
     "queue.circuit": "operator",
+    "queue.fairness": "operator",
     "queue.peek": "operator",
     "queue.define": "administrator",
     "host.drain": "operator",

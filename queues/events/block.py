@@ -112,7 +112,7 @@ Composition = dict[str, int | dict[str, int]]
 
 
 def compute_composition(batch: pa.RecordBatch) -> Composition:
-    """Return {"events": how many were sampled, "type": {value: events}, "key": …, "source": …}.
+    """Return {"events": how many were sampled, "keys": how many there are, "type": {value: events}, "key": …, …}.
 
     The sample has at most MAX_EVENTS rows, evenly spaced in a batch of `queues.events.block.SCHEMA`, which may be
     sorted.
@@ -120,7 +120,15 @@ def compute_composition(batch: pa.RecordBatch) -> Composition:
     if batch.num_rows > MAX_EVENTS:
         places = np.linspace(0, batch.num_rows - 1, MAX_EVENTS).astype(np.int64)
         batch = batch.select(COLUMNS).take(pa.array(places))
-    return {"events": batch.num_rows, **{name: _count_most_frequent(batch.column(name)) for name in COLUMNS}}
+    counts = {name: _count_most_frequent(batch.column(name)) for name in COLUMNS}
+    return {"events": batch.num_rows, "keys": _estimate_distinct(batch.column("key")), **counts}
+
+
+def _estimate_distinct(column: pa.Array) -> int:
+    """Return the number of different values of which a column is a sample (Chao's estimator). Null is none."""
+    counts = pc.value_counts(column.drop_null()).field("counts").to_numpy(zero_copy_only=False)
+    once, twice = int((counts == 1).sum()), int((counts == 2).sum())
+    return len(counts) + once * (once - 1) // (2 * (twice + 1))
 
 
 def _count_most_frequent(column: pa.Array) -> dict[str, int]:

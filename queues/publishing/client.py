@@ -20,17 +20,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 import redis
 
 from common import errors
-from queues import keys, pausing, throttling
+from queues import fairness, keys, pausing, throttling
 from queues.control.connection import ConnectionOptions, connect
 from queues.durability import DURABILITIES, MEMORY
 from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns, from_events
 from queues.nodes.addresses import add_login
+from queues.publishing.lanes import LaneSplitter
 from queues.publishing.producer_order import ProducerOrder
 from queues.publishing.producers import ProducerReport
 from queues.publishing.splitter import Splitter
@@ -187,6 +189,8 @@ class Client:
         self._paused: dict[str, pausing.Pause] = {}
         self._throttled_until: dict[str, float] = {}  # queue → by the monotonic clock
         self._throttle_seen_at = -math.inf
+        self._fairness: dict[str, fairness.Fairness] = {}  # of fair queues
+        self._lane_splitters: dict[str, LaneSplitter] = {}
         self._splitters: dict[str, Splitter] = {}
         self._nodes: dict[tuple[str, bool], tuple[str, redis.Redis]] = {}
         self._gates = Gates(monotonic)
@@ -318,6 +322,15 @@ class Client:
         if batch.num_rows:
             self._report.sample(queue, batch)
 
+    def split_lanes(self, queue: str, batch: pa.RecordBatch) -> list[tuple[int, pa.RecordBatch]]:
+        """Return the events by lane: all in lane 0, unless the queue is a fair jobs queue with heavy keys."""
+        with self._lock:
+            fair = self._fairness.get(queue)
+            if fair is None or self.get_topology().queue(queue).kind != "jobs":
+                return [(0, batch)]
+            splitter = self._lane_splitters.setdefault(queue, LaneSplitter(self._monotonic))
+            return list(splitter.split(batch, fair.overrides))
+
     def get_segment(self, queue: str, node: str) -> Segment:
         durability = self.get_topology().get_durability(queue, node)
         return Segment(self._get_connection(node, DURABILITIES[durability].waits), queue, durability)
@@ -411,7 +424,10 @@ class Client:
             pipe.mget(keys.TOPOLOGY, *names)
             for name in throttling.build_throttle_keys(self._published_to):
                 pipe.pttl(name)
-            (text, *pauses), *left_ms = pipe.execute()
+            for queue in self._published_to:
+                pipe.hgetall(keys.FAIRNESS.build(queue))
+            (text, *pauses), *rest = pipe.execute()
+            left_ms, fair = rest[: len(self._published_to)], rest[len(self._published_to) :]
         except (redis.RedisError, OSError) as error:
             self._refreshed_at = self._monotonic()
             # The control server is unavailable: a pause then ends by our own clock.
@@ -426,6 +442,11 @@ class Client:
         self._throttled_until = {queue: now + seconds for queue, seconds in left.items()}
         self._throttle_seen_at = now if left else self._throttle_seen_at
         self._paused = pausing.read(self._published_to, pauses)
+        read = {
+            queue: fairness.read_fairness(stored, self._clock())
+            for queue, stored in zip(self._published_to, fair, strict=True)
+        }
+        self._fairness = {queue: found for queue, found in read.items() if found is not None}
         self._known.read(text)
 
 
@@ -491,10 +512,12 @@ class Publishing:
 
     def _encode_blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedBlock]:
         rows = CHUNK_BLOCKS * BLOCK_EVENTS
+        ids = self._client.ids
         for batch in batches:
             self._client.sample(self._queue, batch)
             for start in range(0, batch.num_rows, rows):
-                yield from cut(batch.slice(start, rows), self._client.ids)
+                for lane, part in self._client.split_lanes(self._queue, batch.slice(start, rows)):
+                    yield from cut(part, partial(build_lane_id, lane, ids) if lane else ids)
 
     def _spread(self, blocks: Iterable[EncodedBlock]) -> Iterator[tuple[EncodedBlock, str]]:
         """Yield each block with its node, chosen for a few blocks at a time, so that a failure is seen soon."""
@@ -537,6 +560,11 @@ class Publishing:
             return
         self._rerouted += sum(block.events for block in blocks)
         self._send(nodes[0], blocks, refused)
+
+
+def build_lane_id(lane: int, ids: Callable[[], str]) -> str:
+    """Return the ID of a block of diverted events."""
+    return f"{lane}~{ids()}"
 
 
 def _build_fail_fast_options(timeout_seconds: float) -> ConnectionOptions:

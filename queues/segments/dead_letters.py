@@ -23,6 +23,7 @@ from queues import keys
 from queues.control.replies import Fields, expect_bytes
 from queues.events.block import BlockIds, decode, find_newest_time_us
 from queues.segments.checksum import Damage, compute_checksum, encode_header, find_damage, parse_count
+from queues.segments.node_errors import format_address
 from queues.segments.segment import (
     CHUNK,
     FIRST_READ_BLOCKS,
@@ -30,7 +31,6 @@ from queues.segments.segment import (
     REMEMBERED_SECONDS,
     Segment,
     encode_letters,
-    format_address,
     parse_entry_seconds,
 )
 

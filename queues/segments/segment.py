@@ -6,21 +6,21 @@ transaction or script as what it counts, so that inserted - removed is what wait
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import redis
-from redis.exceptions import ExecAbortError, MasterDownError
 from redis.typing import EncodableT, FieldT
 
-from common.errors import BadInput, MalformedEvent, NodeFull, NodeUnavailable, describe_connection_error
+from common.errors import BadInput, MalformedEvent, NodeUnavailable
 from queues import keys
 from queues.control.connection import know_of_refused_writes
 from queues.control.replies import Fields, expect_bytes
 from queues.durability import DURABILITIES, MEMORY, Durability
 from queues.events.block import MAX_TIME_US, Block, EncodedBlock, decode, find_newest_time_us
+from queues.fairness import LaneWeights
 from queues.segments.checksum import (
     DAMAGED,
     Damage,
@@ -31,6 +31,7 @@ from queues.segments.checksum import (
     parse_count,
 )
 from queues.segments.gauge import COUNTERS, GROUP, SCRIPTS, Gauge, read_gauges
+from queues.segments.node_errors import convert_node_errors, format_address
 from queues.segments.synced_write import check_synced, encode_waits, list_waits, run_synced
 
 # A flush: all blocks for one node in one MULTI, written straight to the socket.
@@ -136,6 +137,10 @@ REMEMBERED_SECONDS = 7 * 86_400.0
 CLAIM_BLOCKS = 4096
 # The node copies what is claimed, and the worker decodes it: the same number of large events would take gigabytes.
 CLAIM_BYTES = 32 * 2**20
+# Together, diverted keys have the weight of this many ordinary keys. One that splits itself gains no more than that.
+MAX_DIVERTED_WEIGHT = 2.0
+# Of diverted events that fill a claim, unless a worker knows how many it handles in a short time.
+MAX_DIVERTED_EVENTS = 256
 READ_BYTES, FIRST_READ_BLOCKS = 8 * 2**20, 8
 know_of_refused_writes()
 
@@ -239,23 +244,35 @@ class Segment:
             raise NodeUnavailable(f"{format_address(self.node)} rejected a flush ({error}).") from error
 
     def claim(
-        self, worker: str, limit_events: int, idle_seconds: float, most_bytes: int = CLAIM_BYTES
+        self,
+        worker: str,
+        limit_events: int,
+        idle_seconds: float,
+        most_bytes: int = CLAIM_BYTES,
+        weights: LaneWeights | None = None,
+        diverted_events: int = MAX_DIVERTED_EVENTS,
     ) -> list[ClaimedBlock]:
         """Claim up to `limit_events`, and about `most_bytes`, for a worker.
 
         Claims at least one block if there is one. Due retries come first, then blocks idle for `idle_seconds` (their
-        worker is dead), then new ones.
+        worker is dead), then new ones. weights: those of lanes, if the queue is fair. Blocks that are parked in lanes
+        are given out by weight, also after fairness is disabled. diverted_events: the maximum events of such blocks
+        that fill a claim without enough ordinary events.
         """
+        limits, idle_ms = (limit_events, most_bytes), round(idle_seconds * 1000)
         with self.convert_errors():
-            limits = limit_events, most_bytes
-            reclaimed, *waiting, length = self.run_script("reclaim", worker, *limits, round(idle_seconds * 1000))
+            if weights is not None:
+                return self._claim_lanes(worker, (*limits, idle_ms, diverted_events), weights)
+            reclaimed, *waiting, length, parked = self.run_script("reclaim", worker, *limits, idle_ms)
             claimed = [_parse_claim(entry_id, fields, int(tries)) for entry_id, fields, tries in reclaimed]
-            held = sum(block.events for block in claimed), sum(len(block.data) for block in claimed)
-            # Whole blocks of the average size that still fit; the first claim takes one in any case.
-            count = min(
-                (most - taken) * length // total if total > 0 else 0
-                for most, taken, total in zip(limits, held, waiting, strict=True)
+            left = (
+                limit_events - sum(block.events for block in claimed),
+                most_bytes - sum(len(block.data) for block in claimed),
             )
+            if parked:
+                return claimed + self._claim_lanes(worker, (*left, idle_ms, diverted_events), LaneWeights())
+            # Whole blocks of the average size that still fit; the first claim takes one in any case.
+            count = min(most * length // total if total > 0 else 0 for most, total in zip(left, waiting, strict=True))
             if claimed and count < 1:
                 return claimed
             return claimed + self._read_new(worker, min(max(count, 1), CLAIM_BLOCKS))
@@ -444,6 +461,11 @@ class Segment:
         with self.convert_errors():
             return int(self.run_script("sweep", round(idle_seconds * 1000)))
 
+    def _claim_lanes(self, worker: str, limits: Sequence[int], weights: LaneWeights) -> list[ClaimedBlock]:
+        own = [part for pair in weights.own.items() for part in pair]
+        rows = self.run_script("claim_lanes", worker, *limits, weights.ordinary, MAX_DIVERTED_WEIGHT, *own)
+        return [_parse_claim(entry_id, fields, int(tries)) for entry_id, fields, tries in rows]
+
     def _read_new(self, worker: str, count: int) -> list[ClaimedBlock]:
         try:
             reply = self.node.xreadgroup(GROUP, worker, {self.stream: ">"}, count)
@@ -474,7 +496,7 @@ class Segment:
 
     def convert_errors(self) -> AbstractContextManager[None]:
         """Return a context that converts redis-py's errors to Weir's."""
-        return _convert_errors(self.node)
+        return convert_node_errors(self.node)
 
 
 def _extract_entries(reply: Any) -> list[Any]:
@@ -555,34 +577,3 @@ def _block_id(entry_id: bytes, fields: Mapping[bytes, bytes]) -> str:
 def _iterate_chunks(items: Sequence[str]) -> Iterator[Sequence[str]]:
     for start in range(0, len(items), CHUNK):
         yield items[start : start + CHUNK]
-
-
-@contextmanager
-def _convert_errors(node: redis.Redis) -> Iterator[None]:
-    """Convert redis-py's errors to Weir's."""
-    try:
-        yield
-    except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
-        raise NodeUnavailable(
-            f"{format_address(node)} is not responding ({describe_connection_error(error)})."
-        ) from error
-    except redis.ResponseError as error:
-        if _says_full(error):
-            raise NodeFull(f"{format_address(node)} is full (maxmemory). Free memory or move points away.") from error
-        # redis-py removes the first word of errors for which it has a class.
-        known = isinstance(error, (redis.ReadOnlyError, MasterDownError))
-        if known or str(error).startswith(("BUSY ", "NOREPLICAS ")):
-            raise NodeUnavailable(f"{format_address(node)} is not ready ({error}).") from error
-        raise
-
-
-def _says_full(error: redis.ResponseError) -> bool:
-    """Return whether the node is full, or has accepted a transaction's commands and exceeded the limit at EXEC."""
-    at_exec = isinstance(error, ExecAbortError) and "OOM" in str(error)
-    return isinstance(error, redis.OutOfMemoryError) or at_exec
-
-
-def format_address(node: redis.Redis) -> str:
-    """Return the address of a node's server, as messages name it."""
-    options = node.connection_pool.connection_kwargs
-    return f"{options.get('host', options.get('path', 'node'))}:{options.get('port', '')}"

@@ -96,6 +96,7 @@ interface ProducerStatus {
 
 interface EventSample {
   "events": number;
+  "keys": number | null;
   "type": Record<string, number>;
   "key": Record<string, number>;
   "source": Record<string, number>;
@@ -111,6 +112,8 @@ interface QueueStatus {
   "minimum_containers": number;
   "requirements": Array<string>;
   "durability": string;
+  "ordinary_weight": number | null;
+  "active_keys": number | null;
   "in_per_second": number | null;
   "out_per_second": number | null;
   "waiting_events": number | null;

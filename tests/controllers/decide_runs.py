@@ -20,6 +20,12 @@ def flow(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Docum
     return {"measured": float(chance.uniform(1e8, 7e8)), "applied": applied}
 
 
+def fair_queue(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Document:
+    """About 1,000 keys, at times unknown, and the weight that was set last."""
+    applied = 100.0 if action is None else action["ordinary_weight"]
+    return {"active_keys": None if chance.random() < 0.1 else float(chance.integers(800, 1_200)), "applied": applied}
+
+
 def balance(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Document:
     """Three replicas, which at times can't be compared, or of which one has too small a share."""
     shares = {"a": 0.3, "b": 0.4, "c": 0.3} if action is None else action["shares"]
@@ -173,6 +179,7 @@ RUNS: Mapping[str, tuple[Seen, tuple[Document, ...]]] = {
     "parallelism_joint": (joint, ({"maximum": 12}, {"tasks_of": {"x": 3}, "pause_seconds": 0})),
     "shedding": (shedding, ({}, {"perspective": "local", "utilisation_budget": 0.6, "never_shed": {"0": True}})),
     "ladder": (ladder, ({}, {"cap": "throttle", "unmet_decisions": 2})),
+    "fairness": (fair_queue, ({}, {"smoothing": 1.0, "deadband": 0.0})),
 }
 DECISIONS = 14
 

@@ -32,6 +32,7 @@ CONTRACT = (
     "parallelism_joint",
     "shedding",
     "ladder",
+    "fairness",
 )
 # "Start 1 worker: 20 events would exceed the 4 s wait limit. (Queue: 20 events.)"
 ACTION_THEN_CAUSE = re.compile(r"[A-Z][^:]+: [^ ].*[^.;](\.|\.\))", re.DOTALL)

@@ -56,6 +56,7 @@ class Everything(PlantInventory):
     applications = ("performance",)
     hosts = {"jobs@host": ReportedHost(role="jobs", slots=2, at=0.0)}
     plants = {"east": adapters.list_kinds()["flink"], "shop": adapters.list_kinds()["celery"]}
+    fair_queues = ("alert",)
 
     def __init__(self) -> None:
         super().__init__(Topology(1, NODES, QUEUES), redis.Redis(), OPERATORS)

@@ -48,6 +48,7 @@ def test_states_of_nodes_are_spelled_in_one_module():
 HOMONYMS = {
     ("console/live/view.py", "flow"),
     ("console/pages/plant/overview.py", "flow"),
+    ("console/management/commands/bench.py", "fairness"),
     ("console/management/commands/bench.py", "rebalancing"),
     ("console/management/commands/bench.py", "shedding"),
     ("workers/alerts/conditions/plant_conditions.py", "shedding"),

@@ -19,11 +19,13 @@ from celery import current_app
 from common.errors import BadInput, MalformedEvent
 from controllers.retries.circuit import DestinationCalls
 from queues.events.block import build_unreadable_event, decode
+from queues.fairness import LaneWeights
 from queues.segments.checksum import Damage
 from queues.segments.segment import ClaimedBlock, Segment
 from queues.topology import QueueSpec, Topology
 from workers.consumer.attempt import BEGINS_WITHIN_SECONDS, DeadlineExceeded, HandlerCall
 from workers.consumer.backoff import Backoff
+from workers.consumer.claim_size import ClaimSize
 from workers.consumer.destination import DestinationLimit, NoLimit
 from workers.consumer.handler import Delivery, Failure, Handler
 from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS, SUBMISSION_EXPIRES_SECONDS, Latencies, Report, submit
@@ -34,7 +36,6 @@ from workers.pool.selection import HostSelection, build_celery_queue
 
 KEEP_ALIVE_SECONDS = 2.0
 IDLE_SECONDS = RUNNING_EXPIRES_SECONDS
-CLAIM_EVENTS = 16_384
 SPARE_TRIES = 2
 
 
@@ -101,7 +102,8 @@ class Tally:
 class Consumer:
     """One worker at one segment. Call `run` once.
 
-    dead_lettered: takes the events that became dead letters, as (rows, error).
+    dead_lettered: takes the events that became dead letters, as (rows, error). weights: returns those of lanes; None if
+    the queue is not fair.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class Consumer:
         paused: Callable[[], bool] = lambda: False,
         completed: Callable[[Sequence[Completion]], None] = lambda done: None,
         dead_lettered: Callable[[Sequence[tuple[pa.RecordBatch, str]]], None] = lambda letters: None,
+        weights: Callable[[], LaneWeights | None] = lambda: None,
         limit: DestinationLimit = NoLimit(),  # noqa: B008 (stateless)
         backoff: Backoff = Backoff(),  # noqa: B008 (frozen)
         monotonic: Callable[[], float] = time.monotonic,
@@ -128,7 +131,7 @@ class Consumer:
         self._begins_until_seconds = min(until, self._began_seconds + BEGINS_WITHIN_SECONDS)
         self._keep_alive = KeepAlive(segment, worker_id, alive)
         self._tally, self._completed, self._dead_lettered, self._paused = Tally(), completed, dead_lettered, paused
-        self._limit = limit
+        self._limit, self._weights = limit, weights
 
     def run(self) -> None:
         """Work until the quota is used, nothing is left, the queue is paused, or the turn is over.
@@ -137,18 +140,23 @@ class Consumer:
         destination opens: the next worker gets them at once, and no try is counted. Raises NodeUnavailable when the
         segment's node is away.
         """
-        left = self._spec.events_per_worker
+        left, weights = self._spec.events_per_worker, self._weights()
+        size = ClaimSize(is_fair=weights is not None)
         with self._keep_alive, closing(self._limit):
             while left > 0 and not self._is_over() and not self._paused():
                 admission = self._limit.admit()
                 if admission == "none":
                     break
-                events = 1 if admission == "probe" else min(left, CLAIM_EVENTS)
-                claimed = self._segment.claim(self._worker_id, events, self._idle_seconds)
+                events = 1 if admission == "probe" else min(left, size.ordinary)
+                claimed = self._segment.claim(
+                    self._worker_id, events, self._idle_seconds, weights=weights, diverted_events=size.diverted
+                )
                 if not claimed:
                     break
-                left -= sum(block.events for block in claimed)
+                count, began_seconds = sum(block.events for block in claimed), self._monotonic()
+                left -= count
                 self._work(claimed, is_probe=admission == "probe")
+                size.record(count, self._monotonic() - began_seconds)
 
     def _is_over(self) -> bool:
         return self._monotonic() >= self._begins_until_seconds

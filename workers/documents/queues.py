@@ -128,6 +128,10 @@ class QueueStatus(StoredDocument, frozen=True, kw_only=True):
     minimum_containers: int = 1
     requirements: Annotated[list[str], describe("Capabilities that worker hosts need.")] = []
     durability: Annotated[str, describe(DURABILITY_HELP, values=DURABILITY_NAMES)] = MEMORY
+    ordinary_weight: Annotated[
+        float | None, describe("Weight of the ordinary keys, in shares of one key; null: the queue is not fair.")
+    ] = None
+    active_keys: Annotated[int | None, describe("Number of keys of a fair queue, estimated from samples.")] = None
     in_per_second: Annotated[PerSecond | None, describe_metric("Events published per second")] = None
     out_per_second: Annotated[PerSecond | None, describe_metric("Events processed per second")] = None
     waiting_events: Annotated[Events | None, describe_metric("Events waiting")] = None
@@ -164,6 +168,7 @@ class EventSample(StoredDocument, frozen=True, kw_only=True, gc=False):
     """The composition of events: events by value, only the most frequent values (`queues.events.block`)."""
 
     events: Annotated[int, describe("Number of sampled events.")] = 0
+    keys: Annotated[int | None, describe("Estimated number of different keys.")] = None
     type: dict[str, int] = {}
     key: dict[str, int] = {}
     source: dict[str, int] = {}

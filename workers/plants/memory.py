@@ -46,6 +46,7 @@ class MemoryPlant:
         self.ahead: list[str] = []  # ids that run before other queues'
         self.steered: dict[str, dict[str, Any]] = {}  # application → its controls
         self.throttled: dict[str, float] = {}  # queue → seconds
+        self.ordinary_weights: dict[str, float] = {}  # by queue
         self.requested: list[str] = []  # loops that were requested to decide at once
         self._seq = 0
         self._waiting_to_run: dict[tuple[str, str], list[str]] = {container: [] for container in containers}
@@ -134,6 +135,12 @@ class MemoryPlant:
         if self.error is not None:
             raise self.error
         self.throttled[queue] = seconds
+
+    def set_ordinary_weight(self, queue: str, weight: float) -> None:
+        """Store the weight."""
+        if self.error is not None:
+            raise self.error
+        self.ordinary_weights[queue] = weight
 
     def move_points(self, entry: LedgerEntry) -> None:
         """Create the plan without moving points."""

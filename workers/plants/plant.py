@@ -115,6 +115,14 @@ class Plant(ElasticPlant, Protocol):
         """Make the reachable producers of a queue wait this long; 0 ends the throttling."""
         ...
 
+    def set_ordinary_weight(self, queue: str, weight: float) -> None:
+        """Set the weight of the ordinary keys of a fair queue, in shares of one key.
+
+        Workers that start later use it. Setting the same again changes nothing, and a queue that is no longer fair
+        stays so.
+        """
+        ...
+
     def move_points(self, entry: LedgerEntry) -> None:
         """Carry out a loop's decision about points as an approved plan, which starts within about a second.
 

@@ -15,7 +15,7 @@ from django.db import transaction
 from common.errors import WeirError
 from common.stored_document import BadDocument, replace_fields
 from controllers.parallelism.measured_topology import MeasuredTopology
-from queues import keys, throttling
+from queues import fairness, keys, throttling
 from queues.topology import KnownTopology
 from workers.consumer.worker import send_workers
 from workers.coordination.plant_clock import get_plant_clock
@@ -71,6 +71,9 @@ class SteeredPlant(ABC):
     def throttle_queue(self, queue: str, seconds: float) -> None:
         """Throttle the producers of a queue. See `queues.throttling`."""
         throttling.throttle(self._control, queue, seconds)
+
+    def set_ordinary_weight(self, queue: str, weight: float) -> None:
+        fairness.set_ordinary_weight(self._control, queue, weight)
 
     def move_points(self, entry: LedgerEntry) -> None:
         proposals.from_decision(entry, self.observe(), entry.at, approved=True)

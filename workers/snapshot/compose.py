@@ -168,6 +168,8 @@ def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> QueueStatus:
         minimum_containers=spec.minimum_containers,
         requirements=list(spec.requirements),
         durability=spec.durability,
+        ordinary_weight=inputs.readings.ordinary_weights.get(spec.name),
+        active_keys=_estimate_active_keys(inputs, spec.name),
         in_per_second=total(row.in_per_second for row in rows),
         out_per_second=out_per_second,
         waiting_events=waiting_events,
@@ -182,6 +184,18 @@ def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> QueueStatus:
         service_seconds=service_seconds,
         containers=containers,
     )
+
+
+def _estimate_active_keys(inputs: SnapshotInputs, queue: str) -> int | None:
+    """Return the number of keys of a fair queue. Producers often have the same keys, so the largest number counts."""
+    if queue not in inputs.readings.ordinary_weights:
+        return None
+    samples = [
+        report.sample
+        for (producer, of_queue), report in inputs.readings.producers.items()
+        if of_queue == queue and inputs.ages["producer", f"{producer}|{queue}"] <= PRODUCER_SHOWN_SECONDS
+    ]
+    return max((sample.keys for sample in samples if sample and sample.keys is not None), default=None)
 
 
 def _get_destination(spec: QueueSpec) -> str | None:
@@ -403,7 +417,7 @@ def limit_sample(sample: EventSample) -> EventSample:
     for name in COLUMNS:
         most = heapq.nlargest(MAX_VALUES, getattr(sample, name).items(), key=lambda row: row[1])
         limited[name] = {value[:MAX_VALUE_LENGTH]: count for value, count in most}
-    return EventSample(events=sample.events, **limited)
+    return EventSample(events=sample.events, keys=sample.keys, **limited)
 
 
 def _build_pipeline_status(inputs: SnapshotInputs) -> PipelineStatus:

@@ -10,7 +10,7 @@ from common.errors import BadTopology
 from common.parsing import parse_whole_number
 from common.stored_document import ReportReader, decode_readable_document
 from controllers.retries.circuit import DestinationState
-from queues import keys
+from queues import fairness, keys
 from queues.nodes.heartbeat import Heartbeat
 from queues.topology import KnownTopology, Topology
 from workers.consumer.destination import get_destination_name, read_state
@@ -38,7 +38,7 @@ class Readings:
     """The data.
 
     `containers` has the workers by (queue, node), `latencies` the cumulative histogram by queue, `destinations` the
-    states of what handlers have called, by name.
+    states of what handlers have called, by name, and `ordinary_weights` those of fair queues.
     """
 
     topology: Topology
@@ -49,6 +49,7 @@ class Readings:
     containers: Mapping[Pair, Workers]
     latencies: Mapping[str, Latencies]
     destinations: Mapping[str, DestinationState] = field(default_factory=dict)
+    ordinary_weights: Mapping[str, float] = field(default_factory=dict)
     unreadable_nodes: Mapping[str, str] = field(default_factory=dict)
     unreadable_hosts: Mapping[str, str] = field(default_factory=dict)
 
@@ -68,7 +69,7 @@ def read(control: redis.Redis, now: float, known: KnownTopology, reader: ReportR
     topology = EMPTY
     with suppress(BadTopology):
         topology = known.read(stored) if stored else EMPTY
-    containers, latencies, destinations = _read_work(control, topology, now)
+    containers, latencies, destinations, weights = _read_work(control, topology, now)
     beats, unreadable_nodes = reader.read(Heartbeat, heartbeats.items(), "heartbeat")
     reported, unreadable_hosts = reader.read(ReportedHost, hosts.items(), "host report")
     pipelines, _ = reader.read(PipelineReport, [(b"pipeline", pipeline)] if pipeline else [], "status")
@@ -85,6 +86,7 @@ def read(control: redis.Redis, now: float, known: KnownTopology, reader: ReportR
         containers=containers,
         latencies=latencies,
         destinations=destinations,
+        ordinary_weights=weights,
         unreadable_nodes=unreadable_nodes,
         unreadable_hosts=unreadable_hosts,
     )
@@ -92,7 +94,7 @@ def read(control: redis.Redis, now: float, known: KnownTopology, reader: ReportR
 
 def _read_work(
     control: redis.Redis, topology: Topology, now: float
-) -> tuple[dict[Pair, Workers], dict[str, Latencies], dict[str, DestinationState]]:
+) -> tuple[dict[Pair, Workers], dict[str, Latencies], dict[str, DestinationState], dict[str, float]]:
     jobs = [queue for queue in topology.queues.values() if queue.kind == "jobs"]
     called = sorted({name for job in jobs if (name := get_destination_name(job.handler, job.handler_options))})
     pairs = [(queue.name, node) for queue in jobs for node in queue.points]
@@ -107,14 +109,22 @@ def _read_work(
             pipe.hgetall(keys.WORK.build(queue, node))
         for job in jobs:
             pipe.hgetall(keys.LATENCY.build(job.name))
+        for job in jobs:
+            pipe.hget(keys.FAIRNESS.build(job.name), fairness.SETTINGS)
         for name in called:
             pipe.get(keys.DESTINATION.build(name))
         answers = pipe.execute()
     containers = {pair: _parse_workers(*answers[3 * place : 3 * place + 3]) for place, pair in enumerate(pairs)}
-    histograms, states = answers[3 * len(pairs) :][: len(jobs)], answers[3 * len(pairs) + len(jobs) :]
+    rest = answers[3 * len(pairs) :]
+    histograms, fair, states = rest[: len(jobs)], rest[len(jobs) : 2 * len(jobs)], rest[2 * len(jobs) :]
     latencies = {job.name: Latencies.from_hash(h) for job, h in zip(jobs, histograms, strict=True)}
     destinations = {name: read_state(text) for name, text in zip(called, states, strict=True) if text is not None}
-    return containers, latencies, destinations
+    weights = {
+        job.name: weight
+        for job, stored in zip(jobs, fair, strict=True)
+        if (weight := fairness.parse_ordinary_weight(stored)) is not None
+    }
+    return containers, latencies, destinations, weights
 
 
 def _parse_workers(waiting_to_run: int, busy: int, stored: Mapping[bytes, bytes]) -> Workers:

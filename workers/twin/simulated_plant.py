@@ -22,7 +22,7 @@ from workers.documents.hosts import PoolWork, ReportedHost
 from workers.documents.loops import LoopStatus
 from workers.documents.pipeline import PipelineReport
 from workers.documents.plants import LoadForecast
-from workers.documents.queues import ReportedProducer
+from workers.documents.queues import EventSample, ReportedProducer
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.models import LedgerEntry
 from workers.pipeline.declaration.controls import Controls
@@ -109,6 +109,7 @@ class SimulatedInventory(PlantInventory):
         self.topology, self.snapshot = plant.topology, plant.observe()
         self.applications = list(plant.applications)
         self.hosts = {name: host.report(plant.clock()) for name, host in plant.hosts.items()}
+        self.fair_queues = list(plant.ordinary_weights)
         self.plants = {}
 
 
@@ -123,6 +124,8 @@ class SimulatedPlant:
         self.applications: dict[str, SimulatedApplication] = {}
         self.published: dict[tuple[str, str], float] = {}  # (producer, queue) → its events so far
         self.latencies: dict[str, Latencies] = {}  # by queue, cumulative
+        self.ordinary_weights: dict[str, float] = {}  # of fair queues
+        self.active_keys: dict[str, int] = {}  # of queues, as every producer estimates it
         self.plans = SimulatedPlans()
         self.forecasts: dict[str, LoadForecast] = {}
         self.controls: dict[str, dict[str, object]] = {}  # application → controls in force
@@ -198,7 +201,12 @@ class SimulatedPlant:
             topology=self.topology,
             heartbeats=heartbeats,
             producers={
-                pair: ReportedProducer(at=reported_at, events=round(events)) for pair, events in self.published.items()
+                (producer, queue): ReportedProducer(
+                    at=reported_at,
+                    events=round(events),
+                    sample=EventSample(keys=self.active_keys[queue]) if queue in self.active_keys else None,
+                )
+                for (producer, queue), events in self.published.items()
             },
             hosts={name: host.report(reported_at) for name, host in self.hosts.items()},
             pipeline=(
@@ -208,6 +216,7 @@ class SimulatedPlant:
             ),
             containers={pair: row.build_workers() for pair, row in self._containers.items()},
             latencies=self.latencies,
+            ordinary_weights=self.ordinary_weights,
         )
         composed = self._watcher.compose(readings, loops, [], now, now)
         plans = [plan.build_status() for plan in self.plans.open]
@@ -255,6 +264,10 @@ class SimulatedPlant:
     def throttle_queue(self, queue: str, seconds: float) -> None:
         """Throttle a queue's producers; the scenario reads `compute_throttled_share`."""
         self._throttled[queue] = self.clock(), self.clock() + seconds
+
+    def set_ordinary_weight(self, queue: str, weight: float) -> None:
+        """Store the weight."""
+        self.ordinary_weights[queue] = weight
 
     def move_points(self, entry: LedgerEntry) -> None:
         """Start the decision's plan, which moves points from the next heartbeat on."""

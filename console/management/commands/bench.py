@@ -27,6 +27,7 @@ BENCHES = {
     "brownout": "queues",
     "damage": "queues",
     "durability": "durability",
+    "fairness": "queues",
     "pipeline": "pipeline",
     "matcher": "pipeline",
     "windows": "pipeline",

@@ -7,13 +7,14 @@ from datetime import datetime
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
+from django.urls import reverse
 from django.utils import timezone
 
 from common.errors import BadInput, NodeUnavailable
 from console.accounts.access import actor_of
 from console.actions import dead_letters
 from console.actions.dead_letters import NamedDeadLetter
-from console.actions.queues import ladders, stops, waiting_events
+from console.actions.queues import fairness, ladders, stops, waiting_events
 from console.actions.queues.waiting_events import FEW_EVENTS, ORDERS, PeekRequest, WaitingEvents
 from console.connections.control_server import control
 from console.display.override_words import describe_end
@@ -31,6 +32,8 @@ from console.pages.frame.page import (
     text_of,
 )
 from console.pages.frame.past import past_of, time_shown
+from console.pages.queues import key_uses
+from console.pages.queues.key_uses import FairnessOfQueue
 from controllers.shedding.ladder import LAW, LEVELS
 from queues import circuit_hold, pausing
 from queues.durability import DURABILITIES, Durability
@@ -169,6 +172,7 @@ class QueuePage(FormPage):
     unreachable: Sequence[str]  # nodes whose dead letters are unknown
     ladder: LadderSteps | None
     levels: Sequence[str]
+    fairness: FairnessOfQueue | None  # of a jobs queue, as of now
 
 
 @declare_page("plant.view")
@@ -180,19 +184,22 @@ def queues(request: HttpRequest) -> HttpResponse:
 def queue_page(request: HttpRequest, name: str) -> HttpResponse:
     queue_row = get_object_or_404(Queue, name=name)
     letters = dead_letters.read_newest_letters(queue_row, LETTERS, actor_of(request))
-    division = list_points_by_node(queue_row, get_snapshot(request))
+    snapshot, is_now = get_snapshot(request), past_of(request) is None
+    division = list_points_by_node(queue_row, snapshot)
+    shows_fairness = is_now and queue_row.kind == Queue.Kind.JOBS
     page = QueuePage(
         name=name,
         queue=queue_row,
         durability=DURABILITIES[queue_row.durability],
-        row=get_snapshot(request).queues.get(name),
+        row=snapshot.queues.get(name),
         pauses=list_pauses(name, time_shown(request)),
         division=division,
         division_digest=digest_of({point.node: point.points for point in division if point.points}),
         dead_letters=letters.letters,
         unreachable=letters.unreachable,
-        ladder=build_ladder(name) if past_of(request) is None else None,  # as of now
+        ladder=build_ladder(name) if is_now else None,  # as of now
         levels=LEVELS,
+        fairness=key_uses.load(control(), name, snapshot.producers, timezone.now()) if shows_fairness else None,
     )
     return render_page(request, page, f"queue:{name}")
 
@@ -270,6 +277,46 @@ def hold_circuit(request: HttpRequest, name: str) -> ActionResult:
         means = "its workers make all first attempts, and retries still wait for the retry budget"
     said = f"The circuit of {name} is held {circuit} {describe_end(made)}: {means}."
     return report_overrides(said, [made], "queue", name)
+
+
+@declare_action("queue.fairness", queue_page)
+def change_fairness(request: HttpRequest, name: str) -> ActionResult:
+    """Enable or disable fairness. Posted: enabled (yes or no), ordinary_weight (to enable), reason."""
+    actor, reason, now = actor_of(request), read_reason(request), timezone.now()
+    if text_of(request, "enabled", "choose yes or no") == "no":
+        fairness.disable(actor, name, reason=reason, now=now, control=control())
+        said = f"Queue {name} gives out events in the order of their arrival. The weights of its keys have ended."
+    else:
+        weight = parse_number(text_of(request, "ordinary_weight", "give the number of active keys"), "ordinary_weight")
+        fairness.enable(actor, name, float(weight), reason=reason, now=now, control=control())
+        said = f"Queue {name} is fair: a key with many events no longer delays the others."
+    return ActionResult(said, reverse("queue", args=[name]))
+
+
+@declare_action("queue.fairness", queue_page)
+def set_key_weight(request: HttpRequest, name: str) -> ActionResult:
+    """Override the weight of a key. Posted: key, weight, reason, expiry."""
+    key = text_of(request, "key", "give the key of the events")
+    weight = parse_number(text_of(request, "weight", "give a number of shares"), "weight")
+    fairness.set_weight(
+        actor_of(request),
+        name,
+        key,
+        float(weight),
+        reason=read_reason(request),
+        now=timezone.now(),
+        expiry=parse_expiry(request.POST),
+        control=control(),
+    )
+    return ActionResult(f"Key {key[:40]} has the weight {weight:g} in {name}.", reverse("queue", args=[name]))
+
+
+@declare_action("queue.fairness", queue_page)
+def end_key_weight(request: HttpRequest, name: str) -> ActionResult:
+    """End the override of a key's weight. Posted: key."""
+    key = text_of(request, "key", "give the key of the override")
+    fairness.end_weight(actor_of(request), name, key, now=timezone.now(), control=control())
+    return ActionResult(f"Key {key[:40]} has no weight of its own in {name}.", reverse("queue", args=[name]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 -- The common start of a segment's scripts: its keys (keys.OF_QUEUE), its consumer group, and its counts.
-local stream, counters, retry, dead, leaving, received = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local leaving_letters = KEYS[7]
+local stream, counters, retry, dead, leaving, received, lanes, leaving_letters =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local group = ARGV[1]
 local function fields(entry)
   local found = {}
@@ -94,6 +94,7 @@ local function remove(id)
   local entry = redis.call('XRANGE', stream, id, id)[1]
   redis.pcall('XACK', stream, group, id)
   redis.call('ZREM', retry, id)
+  redis.call('ZREM', lanes, id)
   if not entry then return 0, 0 end
   redis.call('XDEL', stream, id)
   local got = fields(entry)

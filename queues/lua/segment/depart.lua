@@ -33,10 +33,17 @@ end
 while total > 0 and #rows < most_blocks and bytes < most_bytes do
   -- Only entries that no worker was given: this claim keeps workers away, and so does the mark after it.
   local reply = redis.call('XREADGROUP', 'GROUP', group, 'transfer', 'COUNT', 1, 'STREAMS', stream, '>')
-  if not reply then break end
-  local entry = reply[1][2][1]
-  local target = target_of(fields(entry).i)
-  redis.call('HSET', leaving, entry[1], target)
-  add(entry, target)
+  local entry = reply and reply[1][2][1]
+  if not entry then
+    local id = redis.call('ZRANGE', lanes, 0, 0)[1]
+    if not id then break end
+    redis.call('ZREM', lanes, id)
+    entry = redis.call('XCLAIM', stream, group, 'transfer', 0, id)[1]
+  end
+  if entry then
+    local target = target_of(fields(entry).i)
+    redis.call('HSET', leaving, entry[1], target)
+    add(entry, target)
+  end
 end
 return rows

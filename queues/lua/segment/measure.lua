@@ -11,7 +11,8 @@ local values = {}
 for i = 2, #ARGV do values[#values + 1] = redis.call('HGET', counters, ARGV[i]) or '0' end
 local pending = redis.pcall('XPENDING', stream, group)
 values[#values + 1] = redis.call('XLEN', stream)
-values[#values + 1] = pending.err and 0 or pending[1]
+-- Parked blocks belong to no worker: they wait like any other entry.
+values[#values + 1] = pending.err and 0 or math.max(0, pending[1] - redis.call('ZCARD', lanes))
 -- What a worker returned without a try is due at once: it has not failed, and waits like any other entry.
 values[#values + 1] = redis.call('ZCOUNT', retry, '(' .. now_ms(), '+inf')
 values[#values + 1] = redis.call('XLEN', dead)

@@ -2,44 +2,11 @@
 -- Gives a worker its due retries, and the entries of dead workers; it reads new entries afterwards.
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, worker, maximum events, maximum bytes, after how many ms of silence a worker is dead
--- Answer  {{id, fields, tries}, …}, events and bytes that wait, entries of the stream
+-- Answer  {{id, fields, tries}, …}, events and bytes that wait, entries of the stream, entries parked in lanes
 -- include parts/segment
-grouped()
-local worker, idle = ARGV[2], tonumber(ARGV[5])
--- What is left of the limits: the last block may exceed them, so that a large one is taken too.
-local events_left, bytes_left = tonumber(ARGV[3]), tonumber(ARGV[4])
-local found, now = {}, followed_clock()
-local function has_room() return events_left > 0 and bytes_left > 0 end
-local function take(id)
-  local tries = redis.call('XPENDING', stream, group, id, id, 1)
-  local entry = redis.call('XCLAIM', stream, group, worker, 0, id)[1]
-  redis.call('ZREM', retry, id)
-  if not entry or not entry[2] then return end
-  found[#found + 1] = {id, entry[2], (tries[1] and tries[1][4] or 0) + 1}
-  local got = fields(entry)
-  events_left, bytes_left = events_left - events_of(got), bytes_left - bytes_of(got)
-end
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', retry, '-inf', now, 'LIMIT', 0, 1000)) do
-  if not has_room() then break end
-  take(id)
-end
--- More at a time would hold up the node. If more are idle, the next claim continues after them.
-local from, left = redis.call('HGET', counters, 'reclaim_from') or '-', 20
-while has_room() and left > 0 do
-  local pending = redis.call('XPENDING', stream, group, 'IDLE', idle, from, '+', 100)
-  for _, each in ipairs(pending) do
-    -- A block that waits for its retry, or is being transferred, is idle but not abandoned.
-    local kept = redis.call('ZSCORE', retry, each[1]) or redis.call('HEXISTS', leaving, each[1]) == 1
-    if has_room() and not kept then take(each[1]) end
-    from = '(' .. each[1]
-  end
-  left = left - 1
-  if #pending < 100 then from, left = '-', 0 end
-end
-if from == '-' then redis.call('HDEL', counters, 'reclaim_from') end
-if left == 0 and from ~= '-' then redis.call('HSET', counters, 'reclaim_from', from) end
+-- include parts/reclaim
 local function waiting(unit)
   local counted = redis.call('HMGET', counters, 'inserted_' .. unit, 'removed_' .. unit)
   return (tonumber(counted[1]) or 0) - (tonumber(counted[2]) or 0)
 end
-return {found, waiting('events'), waiting('bytes'), redis.call('XLEN', stream)}
+return {found, waiting('events'), waiting('bytes'), redis.call('XLEN', stream), redis.call('ZCARD', lanes)}

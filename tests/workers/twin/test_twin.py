@@ -170,6 +170,7 @@ def test_the_loops_of_every_law_tick_without_a_database(law, mode):
     plant = SimulatedPlant(Topology(1, nodes, queues), {HOST: 4})
     declaration = balance.DECLARATION.format(name=balance.APPLICATION, queue=balance.QUEUE, replicas=2)
     application = plant.add_application(declaration)
+    plant.ordinary_weights[QUEUE] = 1_000.0
     twin = Twin(plant, [law], modes={law: mode})
     for _ in range(65):
         for queue in queues:
@@ -181,3 +182,14 @@ def test_the_loops_of_every_law_tick_without_a_database(law, mode):
         twin.pass_time()
     assert twin.loops and twin.loops.keys() == twin.last_entries.keys()
     assert [entry.error for entry in twin.entries if entry.error] == []
+
+
+def test_the_weight_of_a_fair_queue_follows_the_number_of_its_keys(cluster):
+    cluster.ordinary_weights[QUEUE], cluster.active_keys[QUEUE] = 1_000.0, 40
+    twin = Twin(cluster, ["fairness"])
+    cluster.published["shop", QUEUE] = 1.0
+    pass_seconds(twin, 30)
+    assert cluster.ordinary_weights == {QUEUE: 40.0}
+    cluster.active_keys[QUEUE] = 400
+    pass_seconds(twin, 300)
+    assert cluster.ordinary_weights[QUEUE] == pytest.approx(400.0, rel=0.25)

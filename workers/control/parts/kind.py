@@ -20,6 +20,7 @@ from controllers.framework.law import Law
 from controllers.framework.reason import format_count
 from controllers.framework.sensed import Counters, Measurement
 from controllers.parallelism.advice_value import AdvisedOperator
+from queues import fairness
 from queues.topology import Topology
 from workers.documents.hosts import ReportedHost
 from workers.documents.loops import LoopStatus
@@ -68,6 +69,12 @@ class PlantInventory:
     def hosts(self) -> Mapping[str, ReportedHost]:
         """Return the worker hosts that report, with their reports."""
         return read_host_reports(self._control)
+
+    @cached_property
+    def fair_queues(self) -> Sequence[str]:
+        """Return the names of the fair jobs queues."""
+        jobs = [name for name, spec in self.topology.queues.items() if spec.kind == "jobs"]
+        return fairness.list_fair_queues(self._control, jobs)
 
     @cached_property
     def plants(self) -> Mapping[str, AdapterKind]:

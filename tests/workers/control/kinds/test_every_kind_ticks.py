@@ -49,6 +49,7 @@ class OneOfEverything(PlantInventory):
     applications = ("performance",)
     hosts = {"jobs@here": ReportedHost(role="jobs", slots=2, at=0.0)}
     plants = {"east": adapters.list_kinds()["flink"], "shop": adapters.list_kinds()["celery"]}
+    fair_queues = ("alert",)
 
 
 class ShownPlant(MemoryPlant):
@@ -95,6 +96,7 @@ def plant_at(plant: ShownPlant, now: datetime, load: float, left_share: float) -
         }
         waiting = 10_000 if load > 1 else 12
         row["containers"]["n1"] |= {"waiting_events": waiting, "inserted_events": 1_000 + waiting}
+    found["queues"]["alert"] |= {"ordinary_weight": 1_000.0, "active_keys": 20}
     done = {"seq": round(seconds), "recent_seconds": [0.1] * 30, "full_seconds": seconds, "per_second": 10.0}
     found["hosts"] = {"jobs@here": {**plant.hosts["jobs@here"], "done": done}}
     application = found["pipeline"]["applications"]["performance"]
