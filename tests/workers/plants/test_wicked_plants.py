@@ -108,7 +108,7 @@ both = [pytest.param(QUICK, id="quick"), pytest.param(WAYS, id="all", marks=pyte
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("rows", both, indirect=True)
-def test_who_orders_something_there_waits_no_longer_than_a_tick_may_take_and_reads_why(rows):
+def test_who_orders_something_there_waits_no_longer_than_a_tick_may_take_and_reads_why(rows, control):
     with ThreadPoolExecutor(len(rows) + 1) as pool:
         limit = pool.submit(nothing_comes)
         found = dict(zip((row.name for row in rows), pool.map(ordered, rows), strict=True))
