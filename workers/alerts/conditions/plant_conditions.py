@@ -188,7 +188,7 @@ def node_memory(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 
 @register_condition(
-    "Blocks of a node that were damaged or dropped in the last day, and blocks that its server has lost.",
+    "Blocks and dead letters of a node that were damaged or dropped in the last day, and lost blocks.",
     unit="blocks",
     label="node",
     has_preview=False,  # no series says when a block was found
