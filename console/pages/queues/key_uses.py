@@ -1,7 +1,6 @@
 """How much of a queue each key uses, from the samples of its producers, and the weights of keys."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -37,14 +36,17 @@ class FairnessOfQueue:
     uses: Sequence[KeyUse]
 
 
-def load(control: redis.Redis, queue: str, producers: Mapping[str, ProducerStatus], now: datetime) -> FairnessOfQueue:
+def load(
+    control: redis.Redis, queue: str, producers: Mapping[str, ProducerStatus], now: datetime
+) -> FairnessOfQueue | None:
     """Return the fairness of a queue, and its keys with the largest shares first.
 
-    A control server that does not answer leaves the fairness unknown, like that of a queue that is not fair.
+    None: the control server does not respond, so it is unknown whether the queue is fair.
     """
-    current = None
-    with suppress(redis.RedisError):
+    try:
         current = fairness.load_fairness(control, queue, now.timestamp())
+    except redis.RedisError:
+        return None
     return FairnessOfQueue(current, list_key_uses(queue, producers, current.overrides if current else {}))
 
 
