@@ -257,7 +257,7 @@ class FaultInjector:
                 server.restart()
         elif server.is_up:
             server.stop()
-            self._after(fault.seconds, lambda: server.is_up or server.restart())
+            self._after(fault.seconds, server.start_again)
 
     def _step_clock(self, host: str, seconds: float) -> None:
         self.stepped_at = self._scheduler.now
