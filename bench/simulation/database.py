@@ -12,22 +12,24 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings as django_settings
 from django.core.management import call_command
 from django.db import OperationalError, connections
 
 from bench.simulation import context
+from bench.simulation.calls import CRASH_AFTER, CRASH_BEFORE, CallFaults
 from bench.simulation.scheduler import Scheduler
 
 USUAL_SECONDS, RETRY_SECONDS, LOCK_SECONDS = 0.0002, 0.02, 20.0
-SHARED_MEMORY = Path("/dev/shm")
+HOST, COMMIT = "database", "COMMIT"
 
 
 class DatabaseFault:
-    """Faults of the database. before_statement: called before each statement."""
+    """Faults of the database. calls: those that hit the process at a statement."""
 
-    def __init__(self) -> None:
+    def __init__(self, calls: CallFaults) -> None:
         self.away_until = 0.0
-        self.before_statement: Callable[[], None] = lambda: None
+        self.calls = calls
 
 
 class ThreadConnections:
@@ -56,11 +58,23 @@ class ThreadConnections:
         del self._get_values()[name]
 
 
+class WithoutMigrations:
+    """The value of `MIGRATION_MODULES` that creates all tables from the models at once."""
+
+    def __contains__(self, app: str) -> bool:
+        return True
+
+    def __getitem__(self, app: str) -> None:
+        return None
+
+
 def prepare_template(folder: Path) -> Path:
-    """Create a migrated, empty database in the folder, and return its path."""
+    """Create an empty database in the folder, and return its path."""
     template = folder / "template.sqlite3"
     connections["default"].settings_dict["NAME"] = str(template)
-    call_command("migrate", verbosity=0, interactive=False)
+    settings: Any = django_settings
+    settings.MIGRATION_MODULES = WithoutMigrations()
+    call_command("migrate", run_syncdb=True, verbosity=0, interactive=False)
     return template
 
 
@@ -84,10 +98,7 @@ def install(fault: DatabaseFault, seed: int) -> None:
         commit = made._commit
 
         def commit_and_pause() -> Any:
-            result = commit()
-            if context.is_running():
-                context.scheduler().pause(chance.expovariate(1 / USUAL_SECONDS))
-            return result
+            return _execute(fault, chance, lambda *arguments: commit(), COMMIT, None, False, None)
 
         made._commit = commit_and_pause
         if context.is_running() and (thread := context.scheduler().current) is not None:
@@ -127,7 +138,9 @@ def _execute(
     scheduler: Scheduler | None = context.scheduler() if context.is_running() else None
     if scheduler is None or scheduler.current is None:
         return execute(sql, params, many, details)
-    fault.before_statement()
+    call_fault = fault.calls.meet_statement(sql, HOST)
+    if call_fault is not None and call_fault.kind == CRASH_BEFORE:
+        fault.calls.crash_now()
     scheduler.pause(chance.expovariate(1 / USUAL_SECONDS))
     if scheduler.now < fault.away_until:
         raise OperationalError("the database is away")
@@ -141,6 +154,8 @@ def _execute(
             scheduler.pause(RETRY_SECONDS * (0.5 + chance.random()))
         else:
             break
+    if call_fault is not None and call_fault.kind == CRASH_AFTER:
+        fault.calls.crash_now()
     return result
 
 

@@ -66,7 +66,9 @@ class Invariants:
         self.leases = LeaseRecord()
         self._entry = 0
         self._fences: dict[int, int] = {}
-        self._decided: dict[int, tuple[datetime, str]] = {}  # loop → time and mode of its last decision
+        # loop → time and mode of its last decision, and a virtual time before it was recorded
+        self._decided: dict[int, tuple[datetime, str, float]] = {}
+        self._checked_at = 0.0
         self._progress: dict[int, list[tuple[int, int]]] = {}
         self._ended: dict[int, str] = {}
         self._recovery_fence = self._alert_fence = self._revision = 0
@@ -81,6 +83,7 @@ class Invariants:
         for problem in self._iterate_problems():
             if problem not in self.violations:
                 self.violations.append(problem)
+        self._checked_at = self._plant.scheduler.now
 
     def list_unhealed(self) -> list[str]:
         """Return what is not yet as it has to be again after the faults."""
@@ -117,16 +120,18 @@ class Invariants:
                 yield f"{loop.name} was ticked under the number {entry.fence} after {before}."
             if not self.leases.is_granted(f"loop:{loop.pk}", entry.fence):
                 yield f"{loop.name} was ticked under the number {entry.fence}, which no lease had."
-            decided_at, mode = self._decided.get(loop.pk, (None, ""))
+            decided_at, mode, recorded_after = self._decided.get(loop.pk, (None, "", 0.0))
             # A loop whose hold has ended decides at once.
             if decided_at is not None and mode not in Loop.HANDED_OVER and not self._has_stepped_clock():
                 since = abs((entry.at - decided_at).total_seconds())
-                if since < compute_min_seconds(loop.interval_seconds) - 1e-3:
+                is_early = since < compute_min_seconds(loop.interval_seconds) - 1e-3
+                # The remedy ladder may request one decision at once.
+                if is_early and self._plant.seen.requested.pop(loop.name, -1.0) < recorded_after:
                     yield f"{loop.name} decided twice within {loop.interval_seconds} s ({decided_at}, {entry.at})."
             if why := self._explain_outlived(entry, loop):
                 yield why
             self._entry, self._fences[loop.pk] = entry.pk, entry.fence
-            self._decided[loop.pk] = entry.at, entry.mode
+            self._decided[loop.pk] = entry.at, entry.mode, self._checked_at
 
     def _explain_outlived(self, entry: LedgerEntry, loop: Loop) -> str:
         """Return how a tick used an override that had ended; "" if it did not."""

@@ -6,64 +6,33 @@ timeout, and the command may have been executed.
 """
 
 import random
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import redis
 from redis.connection import AbstractConnection
 
 from bench.simulation import context
-from bench.simulation.scheduler import ProcessKilled, Scheduler, VirtualProcess
+from bench.simulation.calls import CRASH_AFTER, CRASH_BEFORE, LOST_REPLY, LOST_REQUEST, SLOW, CallFaults
+from bench.simulation.scheduler import Scheduler, VirtualProcess
 from bench.simulation.servers import Session, VirtualServer, Words
 
 USUAL_SECONDS, REFUSED_SECONDS = 0.0004, 0.001
 DEFAULT_TIMEOUT_SECONDS = 5.0
 Server = TypeVar("Server", bound=Any)
-# Faults of a single call
-LOST_REQUEST, LOST_REPLY, CRASH_BEFORE, CRASH_AFTER, SLOW = (
-    "lost request",
-    "lost reply",
-    "crash before the call",
-    "crash after the call",
-    "slow call",
-)
-CALL_FAULTS = (LOST_REQUEST, LOST_REPLY, CRASH_BEFORE, CRASH_AFTER, SLOW)
-
-
-@dataclass
-class CallFault:
-    """A fault of one call of a process. calls: how many of its calls are left before that one."""
-
-    kind: str
-    seconds: float
-    calls: int
-
-
-def take_due(waiting: dict[str, list[CallFault]], process: str) -> CallFault | None:
-    """Return the fault of the present call of a process, if there is one."""
-    faults = waiting.get(process)
-    if not faults:
-        return None
-    if faults[0].calls > 0:
-        faults[0].calls -= 1
-        return None
-    return faults.pop(0)
 
 
 class Network:
     """All servers by address, the cut links, and the faults of single calls.
 
-    cut: (host of the sender, host of the receiver). faults: process → the faults of its calls, in their order.
+    cut: (host of the sender, host of the receiver).
     """
 
     def __init__(self, scheduler: Scheduler, seed: int) -> None:
         self.servers: dict[str, Any] = {}  # address → server or sentinel
         self.cut: dict[tuple[str, str], int] = {}
         self.slow: dict[str, float] = {}  # host → seconds that each of its messages takes longer
-        self.faults: dict[str, list[CallFault]] = {}
-        self.crash: Callable[[VirtualProcess], None] = lambda process: None
-        self.before_call: Callable[[], None] = lambda: None
+        self.faults = CallFaults(scheduler)
         self._scheduler, self._random = scheduler, random.Random(f"{seed} network")
 
     def add(self, server: Server) -> Server:
@@ -88,26 +57,18 @@ class Network:
         """Wait until a message of a host has arrived."""
         self._scheduler.pause(self._random.expovariate(1 / USUAL_SECONDS) + self.slow.get(host, 0.0))
 
-    def crash_now(self) -> None:
-        """Crash the process that runs now; return to nobody."""
-        process = self.get_process()
-        self._scheduler.call_at(self._scheduler.now, lambda: self.crash(process))
-        self._scheduler.pause(1e-9)
-        raise ProcessKilled
-
     def call(self, server: VirtualServer, session: Session, commands: Sequence[Words], timeout: float) -> list[Any]:
         """Send commands and return their replies. Raises redis-py's errors."""
         process, scheduler = self.get_process(), self._scheduler
-        scheduler.note(_describe(server, commands))
-        fault = take_due(self.faults, process.name)
+        scheduler.note(lambda: _describe(server, commands))
+        fault = self.faults.meet_command(commands[0], server.host)
         kind = "" if fault is None else fault.kind
         if fault is not None:
             scheduler.note(f"fault: {kind}")
             if kind == SLOW:
                 scheduler.pause(fault.seconds)
         if kind == CRASH_BEFORE:
-            self.crash_now()
-        self.before_call()
+            self.faults.crash_now()
         self.travel(process.host)
         if kind == LOST_REQUEST or not self.can_pass(process.host, server.host):
             self._time_out(timeout)
@@ -124,7 +85,7 @@ class Network:
                 self._replicate(server)
             replies.append(server.execute(session, command))
         if kind == CRASH_AFTER:
-            self.crash_now()
+            self.faults.crash_now()
         self.travel(server.host)
         if kind == LOST_REPLY or not self.can_pass(server.host, process.host):
             self._time_out(timeout)

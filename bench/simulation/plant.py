@@ -15,12 +15,11 @@ from django.conf import settings
 from bench.simulation.database import DatabaseFault
 from bench.simulation.errors import EXPECTED, describe_error
 from bench.simulation.names import BROKER_HOST, BROKER_PORT, CONTROL_HOSTS, CONTROL_PORT, NODES
-from bench.simulation.network import CallFault, Network, take_due
+from bench.simulation.network import Network
 from bench.simulation.scheduler import Scheduler, VirtualProcess
 from bench.simulation.sentinels import SentinelGroup
 from bench.simulation.servers import VirtualServer
 
-FREEZE_UNDER_LEASE = "freeze under a lease"
 RESTART_SECONDS = (0.5, 3.0)
 
 
@@ -44,7 +43,8 @@ class Observations:
     """What happened outside of Weir, as the invariants compare it with Weir's records.
 
     started: worker id → how often a worker of this id has begun its work. published, handled: by the ids of blocks.
-    retried: id of a task that a retry plan has sent → how often it arrived.
+    retried: id of a task that a retry plan has sent → how often it arrived. requested: loop → when the remedy ladder
+    last requested a decision of it.
     """
 
     started: dict[str, int] = field(default_factory=dict)
@@ -54,6 +54,7 @@ class Observations:
     retried: dict[str, int] = field(default_factory=dict)
     delivered: list[Delivered] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    requested: dict[str, float] = field(default_factory=dict)
 
 
 class Installation:
@@ -68,7 +69,6 @@ class Installation:
         self.is_load_on = True
         self.is_suspended = False
         self.clock_offsets: dict[str, float] = {}  # host → its clock minus the virtual time
-        self.freezes: dict[str, list[CallFault]] = {}  # process → when it freezes: at a statement or a call
         self.control_servers = [
             network.add(VirtualServer(f"control-{host}", host, CONTROL_PORT)) for host in CONTROL_HOSTS
         ]
@@ -81,7 +81,7 @@ class Installation:
         self.broker = network.add(VirtualServer("broker", BROKER_HOST, BROKER_PORT))
         self.nodes = {name: network.add(VirtualServer(name, name, 7001)) for name in NODES}
         self._programs: dict[str, tuple[str, Callable[[], None]]] = {}
-        network.crash = self.crash
+        network.faults.crash = self.crash
 
     def start_programs(self, programs: Iterable[tuple[str, str, Callable[[], None]]]) -> None:
         """Start a process of each program. programs: name, host, and what runs."""
@@ -100,22 +100,6 @@ class Installation:
 
     def find_server(self, host: str) -> VirtualServer:
         return next(server for server in self.servers if server.host == host)
-
-    def freeze_at_call(self) -> None:
-        """Freeze the current process here, if a fault says so. Each statement and each call comes by."""
-        thread = self.scheduler.current
-        if thread is None:
-            return
-        process = thread.process
-        fault = take_due(self.freezes, process.name)
-        own: CallFault | None = thread.memory.get(FREEZE_UNDER_LEASE)
-        if own is not None and own.calls > 0:
-            own.calls -= 1
-        elif own is not None:
-            fault = thread.memory.pop(FREEZE_UNDER_LEASE)
-        if fault is not None:
-            process.frozen_until = self.scheduler.now + fault.seconds
-            self.scheduler.note(f"freezes until {process.frozen_until - self.scheduler.starts_at:.3f}")
 
     @property
     def hosts(self) -> list[str]:
@@ -148,7 +132,6 @@ class Installation:
         self.network.cut.clear()
         self.network.slow.clear()
         self.network.faults.clear()
-        self.freezes.clear()
         self.database.away_until = self.receiver_fails_until = 0.0
         for server in self.servers:
             if not server.is_up:

@@ -5,7 +5,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -13,9 +13,9 @@ from django.conf import settings
 from django.db import OperationalError
 
 from bench.simulation import context, threads
+from bench.simulation.calls import CRASH_AFTER, CRASH_BEFORE, LOST_REPLY, LOST_REQUEST, POST
 from bench.simulation.errors import EXPECTED, UNAVAILABLE, describe_error
-from bench.simulation.names import BROKER_HOST, BROKER_PORT, NODES, QUEUES, SHOP, SHOP_QUEUE
-from bench.simulation.network import take_due
+from bench.simulation.names import BROKER_HOST, BROKER_PORT, NODES, QUEUES, RECEIVER, SHOP, SHOP_QUEUE
 from bench.simulation.person import run_person
 from bench.simulation.plant import Delivered, Installation
 from common.errors import NodeFull, NodeUnavailable, WeirError
@@ -38,7 +38,7 @@ from workers.coordination.connections import control_server, create_connection
 from workers.coordination.plant_clock import PlantClock, get_plant_clock
 from workers.documents.hosts import ReportedHost
 from workers.plants.foreign.celery_app import broker as celery_broker
-from workers.plants.steered import NotObserved, open_published_plant
+from workers.plants.steered import NotObserved, SteeredPlant, open_published_plant
 from workers.retries import runner
 from workers.retries.outlets import open_plan_outlet
 from workers.snapshot.local import LocalPlant
@@ -50,6 +50,7 @@ logger = logging.getLogger(__name__)
 BROKER = "simulation:broker"  # the list of ordered workers
 JOBS_HOST = "jobs@c1"
 TICK_SECONDS, UPKEEP_SECONDS, RETRY_SECONDS = 1.0, 5.0, 2.0
+DELIVERED_TWICE = 0.15  # share of the tasks that both control workers run
 CLAIM_IDLE_SECONDS = 6.0
 # About as much as arrives, so that blocks wait when a node is drained.
 WORK_SECONDS = 0.7
@@ -58,8 +59,8 @@ Program = Callable[[], None]
 
 def list_programs(plant: Installation) -> Iterator[tuple[str, str, Program]]:
     """Return (name, host, program) of each process."""
-    for host in ("a", "b"):
-        yield f"control-{host}", host, lambda: run_control_worker(plant)
+    for turn, host in enumerate(("a", "b")):
+        yield f"control-{host}", host, lambda turn=turn: run_control_worker(plant, turn)  # type: ignore[misc]
         yield f"observer-{host}", host, run_observer
         yield f"alerter-{host}", host, run_alerter
     for name in NODES:
@@ -71,17 +72,28 @@ def list_programs(plant: Installation) -> Iterator[tuple[str, str, Program]]:
 
 
 def replace_surroundings(plant: Installation) -> None:
-    """Replace what sends orders and messages out of Weir: the broker of workers, and the receiver of alerts."""
+    """Replace what sends orders and messages out of Weir, and note which decisions the remedy ladder requests."""
     sender: Any = worker
     broker: Any = celery_broker
     sender.current_app = _Broker(plant)
     channels: Any = dispatcher.CHANNELS
     channels["webhook"] = lambda message, at: _receive(plant, message)
     broker.resolve_host = lambda host, port, is_tls: host
+    steered: Any = SteeredPlant
+    request_decisions = steered.request_decisions
+
+    def note_and_request(self: SteeredPlant, loops: Collection[str]) -> None:
+        plant.seen.requested.update(dict.fromkeys(loops, plant.scheduler.now))
+        request_decisions(self, loops)
+
+    steered.request_decisions = note_and_request
 
 
-def run_control_worker(plant: Installation) -> None:
-    """Run the tasks of a control worker as the beat sends them, each in a thread of its own."""
+def run_control_worker(plant: Installation, turn: int) -> None:
+    """Run the tasks of a control worker as the beat sends them, each in a thread of its own.
+
+    turn: which of the two workers takes the even tasks (0), and which one the odd ones (1).
+    """
     jobs: tuple[tuple[str, float, Callable[[], object]], ...] = (
         ("tick", TICK_SECONDS, _tick),
         ("advance", TICK_SECONDS, tasks.advance),
@@ -89,7 +101,7 @@ def run_control_worker(plant: Installation) -> None:
         ("retries", RETRY_SECONDS, _advance_retries),
     )
     started = [
-        threads.Thread(target=_repeat, args=(plant, name, seconds, job), name=name) for name, seconds, job in jobs
+        threads.Thread(target=_repeat, args=(plant, turn, name, seconds, job), name=name) for name, seconds, job in jobs
     ]
     for thread in started:
         thread.start()
@@ -97,9 +109,14 @@ def run_control_worker(plant: Installation) -> None:
         thread.join()
 
 
-def _repeat(plant: Installation, name: str, seconds: float, job: Callable[[], object]) -> None:
+def _repeat(plant: Installation, turn: int, name: str, seconds: float, job: Callable[[], object]) -> None:
+    """Run each second task, each one while the other worker is away, and some that the other one runs, too."""
+    [other] = {"control-a", "control-b"} - {plant.network.get_process().name}
     while True:
         time.sleep(seconds - (time.time() - 0.4) % seconds)
+        is_own = round(time.time() // seconds) % 2 == turn or not plant.processes[other].is_alive
+        if not is_own and plant.random.random() >= DELIVERED_TWICE:
+            continue
         try:
             job()
         except Exception as error:
@@ -249,14 +266,20 @@ def _record_outcome(task_id: str) -> None:
 
 def _receive(plant: Installation, message: Any) -> None:
     """Take a message, as its receiver: the request and the answer may be lost separately."""
-    network, scheduler = plant.network, plant.scheduler
+    network, faults = plant.network, plant.network.faults
     process = network.get_process()
+    fault = faults.meet_command([POST], RECEIVER)
+    kind = "" if fault is None else fault.kind
+    if kind == CRASH_BEFORE:
+        faults.crash_now()
     network.travel(process.host)
-    if scheduler.now < plant.receiver_fails_until:
+    if kind == LOST_REQUEST or plant.scheduler.now < plant.receiver_fails_until:
         raise Failed("desk responded HTTP 503.")
     content = message.content
-    plant.seen.delivered.append(Delivered(scheduler.now, message.key, content["kind"], content["alerts"]))
-    if take_due(network.faults, process.name) is not None:
+    plant.seen.delivered.append(Delivered(plant.scheduler.now, message.key, content["kind"], content["alerts"]))
+    if kind == CRASH_AFTER:
+        faults.crash_now()
+    if kind == LOST_REPLY:
         raise Failed("desk did not respond.")
     network.travel(process.host)
 

@@ -1,6 +1,7 @@
 """The command line of the simulation, and what it prints."""
 
 import argparse
+import itertools
 import json
 import sys
 import time
@@ -10,10 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bench.simulation.faults import KINDS
-from bench.simulation.run import HOUR_SECONDS, RunResult
+from bench.simulation.run import HOUR_SECONDS, RunResult, plan_episodes
 from bench.simulation.runs import Runner
 
-DEFAULT_HOURS = 2_400.0
 SHOWN_STEPS = 40
 
 
@@ -24,13 +24,13 @@ def main(folder: Path, arguments: list[str]) -> int:
     if unknown := sorted(set(kinds) - KINDS.keys()):
         print(f"--kinds: {unknown[0]} is unknown; the kinds are {', '.join(KINDS)}", file=sys.stderr)
         return 2
-    runner = Runner(folder, options.hours, options.processes, kinds)
+    runner = Runner(folder, options.processes, kinds)
     if options.only is not None:
         numbers = [int(number) for number in options.only.split(",") if number]
         results: Iterator[RunResult] = iter([runner.run(options.seed, numbers)])
     else:
-        results = runner.run_all(_iterate_seeds(options.seed, options.runs, options.seconds))
-    began, total, done = time.monotonic(), RunResult(options.seed, 0.0), 0
+        results = runner.run_all(_iterate_seeds(options))
+    began, total, done = time.monotonic(), RunResult(options.seed), 0
     violated: RunResult | None = None
     counts: Counter[str] = Counter()
     for result in results:
@@ -38,6 +38,7 @@ def main(folder: Path, arguments: list[str]) -> int:
         total.hours += result.hours
         total.active_seconds += result.active_seconds
         total.steps += result.steps
+        total.cpu_seconds += result.cpu_seconds
         counts.update({**result.counts, "faults": len(result.faults)})
         if result.violations:
             violated = result
@@ -58,8 +59,8 @@ def main(folder: Path, arguments: list[str]) -> int:
 def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--hours", type=float, default=DEFAULT_HOURS)
-    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=None)
+    parser.add_argument("--hours", type=float, default=None)
     parser.add_argument("--seconds", type=float, default=None)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--only", default=None)
@@ -69,21 +70,27 @@ def _build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _iterate_seeds(first: int, runs: int, seconds: float | None) -> Iterator[int]:
-    """Return the seeds: as many as runs, or until the time is over."""
-    began = time.monotonic()
-    seed = first
-    while seed < first + runs if seconds is None else time.monotonic() - began < seconds:
+def _iterate_seeds(options: argparse.Namespace) -> Iterator[int]:
+    """Return consecutive seeds until a limit is reached: of runs, hours, or seconds. Without limits, return one."""
+    limits = (options.runs, options.hours, options.seconds)
+    began, hours = time.monotonic(), 0.0
+    for seed in itertools.count(options.seed):
         yield seed
-        seed += 1
+        hours += plan_episodes(seed)[-1][1] / HOUR_SECONDS
+        reached = (seed - options.seed + 1, hours, time.monotonic() - began)
+        if limits == (None, None, None) or any(
+            limit is not None and value >= limit for value, limit in zip(reached, limits, strict=True)
+        ):
+            return
 
 
 def _format(done: int, total: RunResult, violated: RunResult | None, options: argparse.Namespace) -> Iterator[str]:
     per_second = total.hours / max(total.wall_seconds, 1e-9)
+    per_cpu_second = total.hours / max(total.cpu_seconds, 1e-9)
     yield (
         f"{done} runs from seed {total.seed}: {total.hours:,.0f} virtual hours in {total.wall_seconds:,.0f} s "
-        f"({per_second:,.2f} hours/s), {total.active_seconds / HOUR_SECONDS:,.2f} hours of them active, "
-        f"{total.steps:,} steps"
+        f"({per_second:,.2f} hours/s, {per_cpu_second:,.2f} per CPU second), "
+        f"{total.active_seconds / HOUR_SECONDS:,.2f} hours of them active, {total.steps:,} steps"
     )
     yield ", ".join(f"{name.replace('_', ' ')}: {count:,}" for name, count in sorted(total.counts.items()))
     if violated is None:
@@ -97,5 +104,5 @@ def _format(done: int, total: RunResult, violated: RunResult | None, options: ar
     yield "Last steps:"
     yield from violated.trace[-SHOWN_STEPS:]
     kinds = f' --kinds "{options.kinds}"' if options.kinds else ""
-    replay = f"--seed {violated.seed} --hours {options.hours:g} --only {numbers or ','}{kinds}"
+    replay = f"--seed {violated.seed} --only {numbers or ','}{kinds}"
     yield f"To replay: manage.py simulate {replay}"

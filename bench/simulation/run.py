@@ -5,6 +5,7 @@ time nothing would happen but the same ticks again, so all processes are stopped
 of it. The next episode starts with whatever has expired meanwhile. `active_seconds` says how much was simulated.
 """
 
+import gc
 import random
 import time
 import traceback
@@ -25,12 +26,13 @@ from workers.models import Plan
 STARTS_AT = datetime(2026, 1, 5, tzinfo=UTC).timestamp()
 WARM_SECONDS = 6.0
 # The installation has to recover within this time; most often it has sooner, and the check ends.
-MIN_HEAL_SECONDS, MAX_HEAL_SECONDS = 20.0, 90.0
-MIN_FAULT_SECONDS, MAX_FAULT_SECONDS = 15.0, 80.0
+MIN_HEAL_SECONDS, MAX_HEAL_SECONDS = 12.0, 90.0
+MIN_FAULT_SECONDS, MAX_FAULT_SECONDS = 10.0, 50.0
 CHECK_SECONDS, HEAL_CHECK_SECONDS = 2.0, 5.0
 HOUR_SECONDS = 3_600.0
-MAX_QUIET_HOURS = 336.0  # two weeks
-PROBED_SHARE, LOST_SECONDS, RETURNED_SECONDS = 0.3, 60.0, 100.0
+MIN_EPISODES, MAX_EPISODES = 2, 4
+MAX_QUIET_HOURS = 504.0  # three weeks
+PROBED_SHARE, LOST_SECONDS, RETURNED_SECONDS = 0.12, 60.0, 100.0
 PROBE_SECONDS = LOST_SECONDS + RETURNED_SECONDS
 
 
@@ -39,20 +41,24 @@ class RunResult:
     """The result of a run. kept: numbers of the faults that were applied; trace: the last steps before a violation."""
 
     seed: int
-    hours: float
+    hours: float = 0.0
     active_seconds: float = 0.0
     steps: int = 0
     wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
     violations: list[str] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
 
 
-def plan_episodes(seed: int, hours: float) -> list[tuple[float, float]]:
-    """Return the episodes of a run: when its processes start, and when its faults end, in s since the start."""
+def plan_episodes(seed: int) -> list[tuple[float, float]]:
+    """Return the episodes of a run: when its processes start, and when its faults end, in s since the start.
+
+    A run is short, so that it can be repeated within a minute.
+    """
     numbers, episodes, at = random.Random(f"{seed} episodes"), list[tuple[float, float]](), 0.0
-    while not episodes or at < hours * HOUR_SECONDS:
+    for _ in range(numbers.randint(MIN_EPISODES, MAX_EPISODES)):
         end = at + WARM_SECONDS + numbers.uniform(MIN_FAULT_SECONDS, MAX_FAULT_SECONDS)
         episodes.append((at, end))
         at = end + MAX_HEAL_SECONDS + PROBE_SECONDS + numbers.random() * MAX_QUIET_HOURS * HOUR_SECONDS
@@ -65,15 +71,14 @@ class Run:
     def __init__(
         self,
         seed: int,
-        hours: float,
         template: Path,
         folder: Path,
         only: Collection[int] | None = None,
         kinds: Collection[str] = tuple(KINDS),
     ) -> None:
         """Prepare the run. only: numbers of the faults to apply; None: all. kinds: of faults."""
-        self._seed, self._hours, self._only, self._kinds = seed, hours, only, kinds
-        self.result = RunResult(seed, hours)
+        self._seed, self._only, self._kinds = seed, only, kinds
+        self.result = RunResult(seed)
         self._numbers = random.Random(f"{seed} probes")
         installation.RANDOMNESS.numbers.seed(f"{seed} ids")
         random.seed(f"{seed} global")
@@ -82,27 +87,27 @@ class Run:
         context.set_scheduler(self._scheduler)
         self._network = network.Network(self._scheduler, seed)
         network.install(self._network)
-        self._database = database.DatabaseFault()
+        self._database = database.DatabaseFault(self._network.faults)
         database.install(self._database, seed)
 
     def execute(self) -> RunResult:
         """Simulate, and return what was found."""
-        began = time.perf_counter()
+        began, began_cpu = time.perf_counter(), time.process_time()
+        # A run creates little garbage, and a collection goes through all that Django has built.
+        gc.disable()
         programs.separate_plant_clocks()
         plant = Installation(self._scheduler, self._network, self._database, self._seed)
         programs.replace_surroundings(plant)
         plant.start_programs(programs.list_programs(plant))
-        self._network.before_call = self._database.before_statement = plant.freeze_at_call
         invariants, injector = Invariants(plant), FaultInjector(plant)
 
         def note(words: Words, reply: object, thread: VirtualThread | None) -> None:
             if thread is not None:
                 invariants.leases.note(words, reply, thread.process.name, self._scheduler.now)
-                injector.note_command(words, thread)
 
         for server in plant.servers:
             server.on_command.append(note)
-        episodes = plan_episodes(self._seed, self._hours)
+        episodes = plan_episodes(self._seed)
         targets = Targets(plant.programs, plant.hosts, list(NODES), [server.host for server in plant.control_servers])
         faults = build_schedule(
             self._seed, [(start + WARM_SECONDS, end) for start, end in episodes], targets, self._kinds
@@ -117,14 +122,16 @@ class Run:
                 if not self._run_until(STARTS_AT + end, invariants, injector):
                     break
                 plant.heal()
-                injector.forget()
                 if not (self._await_recovery(invariants, injector) and self._probe(plant, invariants, injector)):
                     break
                 self.result.active_seconds += self._scheduler.now - STARTS_AT - start
                 plant.suspend()
+                gc.collect()
         except Exception:
             invariants.violations.append("The simulation itself failed: " + traceback.format_exc())
-        self._fill_result(plant, invariants, time.perf_counter() - began)
+        self._fill_result(plant, invariants)
+        self.result.wall_seconds = time.perf_counter() - began
+        self.result.cpu_seconds = time.process_time() - began_cpu
         return self.result
 
     def _run_until(self, until: float, invariants: Invariants, injector: FaultInjector) -> bool:
@@ -163,14 +170,12 @@ class Run:
         invariants.check_returned(node)
         return not invariants.violations
 
-    def _fill_result(self, plant: Installation, invariants: Invariants, seconds: float) -> None:
+    def _fill_result(self, plant: Installation, invariants: Invariants) -> None:
         result, scheduler = self.result, self._scheduler
         result.violations = invariants.violations
-        result.steps, result.wall_seconds = scheduler.steps, seconds
+        result.steps = scheduler.steps
         if result.violations:
-            result.trace = [
-                f"{at - STARTS_AT:12.4f} {process:12} {what}" for at, process, what in list(scheduler.trace)
-            ]
+            result.trace = scheduler.format_trace()
         result.hours = (scheduler.now - STARTS_AT) / HOUR_SECONDS
         result.counts = {
             "workers_started": len(plant.seen.started),

@@ -1,6 +1,6 @@
 """Runs of the simulation in forked processes, so that no run depends on an earlier one, and reduced schedules.
 
-A run follows from its seed, its hours, and the numbers of its faults alone.
+A run follows from its seed and the numbers of its faults alone.
 """
 
 import gc
@@ -41,10 +41,10 @@ class _Child:
 
 
 class Runner:
-    """Runs simulations of some virtual hours each. processes: how many at once; kinds: of faults."""
+    """Runs simulations. processes: how many at once; kinds: of faults."""
 
-    def __init__(self, folder: Path, hours: float, processes: int = 1, kinds: Collection[str] = tuple(KINDS)) -> None:
-        self._folder, self._hours, self._processes, self._kinds = folder, hours, processes, kinds
+    def __init__(self, folder: Path, processes: int = 1, kinds: Collection[str] = tuple(KINDS)) -> None:
+        self._folder, self._processes, self._kinds = folder, processes, kinds
         self._template = prepare(folder)
         # Otherwise every run would go through all that was imported, again and again.
         gc.collect()
@@ -116,9 +116,9 @@ class Runner:
         folder.mkdir()
         try:
             self.prepare_child()
-            return Run(seed, self._hours, self._template, folder, only, self._kinds).execute()
+            return Run(seed, self._template, folder, only, self._kinds).execute()
         except BaseException:
-            return RunResult(seed, self._hours, violations=["The simulation failed: " + traceback.format_exc()])
+            return RunResult(seed, violations=["The simulation failed: " + traceback.format_exc()])
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -127,7 +127,7 @@ class Runner:
             text = pipe.read()
         os.waitpid(child.process, 0)
         if not text:
-            return RunResult(child.seed, self._hours, violations=["The process of the simulation ended unexpectedly."])
+            return RunResult(child.seed, violations=["The process of the simulation ended unexpectedly."])
         values = json.loads(text)
         known = {field.name for field in fields(RunResult)}
         values["faults"] = [Fault(**fault) for fault in values["faults"]]

@@ -72,7 +72,7 @@ class Scheduler:
     def __init__(self, seed: int, starts_at: float) -> None:
         self.now = self.starts_at = starts_at
         self.random = random.Random(f"{seed} order")
-        self.trace: deque[tuple[float, str, str]] = deque(maxlen=MAX_TRACE)
+        self._trace: deque[tuple[float, str, str | Callable[[], str]]] = deque(maxlen=MAX_TRACE)
         self.steps = 0
         self.current: VirtualThread | None = None
         self.errors: list[tuple[str, BaseException]] = []
@@ -147,9 +147,16 @@ class Scheduler:
                 self._continue(item)
         self.now = max(self.now, until)
 
-    def note(self, what: str) -> None:
-        """Add a line to the trace."""
-        self.trace.append((self.now, self.current.process.name if self.current else "-", what))
+    def note(self, what: str | Callable[[], str]) -> None:
+        """Add a line to the trace. what: a text, or a function that returns it if the trace is shown."""
+        self._trace.append((self.now, self.current.process.name if self.current else "-", what))
+
+    def format_trace(self) -> list[str]:
+        """Return the newest steps, with their times in seconds since the start."""
+        return [
+            f"{at - self.starts_at:12.4f} {process:12} {what if isinstance(what, str) else what()}"
+            for at, process, what in self._trace
+        ]
 
     def _wake(self, thread: VirtualThread, at: float) -> None:
         thread.wake_number += 1

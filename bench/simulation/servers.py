@@ -156,6 +156,11 @@ class VirtualServer:
         self.close_sessions()
         self.is_up = True
 
+    def start_again(self) -> None:
+        """Start after a stop, unless it has been started meanwhile."""
+        if not self.is_up:
+            self.restart()
+
     def stop(self) -> None:
         self.close_sessions()
         self.is_up = False

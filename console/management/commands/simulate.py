@@ -25,9 +25,9 @@ class Command(OneLineCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         whole, number = parse_option_whole_number, parse_option_number
         parser.add_argument("--seed", type=whole, default=1, help="the first seed; each run has the next one")
-        parser.add_argument("--hours", type=number, default=2_400.0, help="virtual hours of each run")
-        parser.add_argument("--runs", type=whole, default=1, help="number of runs")
-        parser.add_argument("--seconds", type=number, help="start runs for this time instead, s")
+        parser.add_argument("--runs", type=whole, help="number of runs; without a limit, one")
+        parser.add_argument("--hours", type=number, help="start runs until this many virtual hours are simulated")
+        parser.add_argument("--seconds", type=number, help="start runs for this time, s")
         parser.add_argument("--processes", type=whole, default=1, help="runs at a time")
         parser.add_argument("--only", metavar="N,N", help="apply only these faults of the schedule")
         parser.add_argument("--kinds", metavar="KIND,KIND", help="inject only these kinds of faults")
