@@ -1,4 +1,4 @@
-"""The solver (HiGHS, through scipy.optimize.milp), with its messages kept off standard output.
+"""The solver (HiGHS, through scipy.optimize), with its messages kept off standard output.
 
 Some messages of HiGHS ignore its own switch and go to the C library's standard output, which belongs to a command's
 JSON document. While a solver runs, file descriptor 1 therefore points to standard error.
@@ -31,6 +31,23 @@ def minimise(
     with redirect_standard_output():
         return scipy.optimize.milp(
             cost, integrality=integrality, bounds=bounds, constraints=constraints, options=options
+        )
+
+
+def minimise_linear(
+    cost: object,
+    at_most: "tuple[scipy.sparse.csr_array, object]",
+    equal: "tuple[scipy.sparse.csr_array, object]",
+    bounds: object,
+    options: dict[str, Any],
+) -> "scipy.optimize.OptimizeResult":
+    """Minimize cost·x with scipy.optimize.linprog, which also returns the dual values.
+
+    at_most, equal: matrix and right side of A·x ≤ b and of A·x = b. bounds: rows of lowest and highest x.
+    """
+    with redirect_standard_output():
+        return scipy.optimize.linprog(
+            cost, *at_most, *equal, bounds=bounds, method="highs", options=options, integrality=None
         )
 
 
