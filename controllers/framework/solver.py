@@ -16,7 +16,7 @@ import scipy
 
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 # The descriptor belongs to the process: two threads that each restore what they found could leave it redirected.
-_TURNED = threading.Lock()
+_TURNED, MAX_WAIT_SECONDS = threading.Lock(), 10.0
 _C = ctypes.CDLL(None)
 
 
@@ -53,8 +53,14 @@ def minimise_linear(
 
 @contextmanager
 def redirect_standard_output() -> Iterator[None]:
-    """Send what C code prints to standard error; if either descriptor is closed, change nothing."""
-    with _TURNED:
+    """Send what C code prints to standard error; if either descriptor is closed, change nothing.
+
+    While another thread's solver hangs, its redirection stays, and other solvers run without one of their own.
+    """
+    if not _TURNED.acquire(timeout=MAX_WAIT_SECONDS):
+        yield
+        return
+    try:
         kept = _redirect_output()
         try:
             yield
@@ -64,6 +70,8 @@ def redirect_standard_output() -> Iterator[None]:
                 _C.fflush(None)
                 os.dup2(kept, STANDARD_OUTPUT)
                 os.close(kept)
+    finally:
+        _TURNED.release()
 
 
 def _redirect_output() -> int | None:

@@ -99,8 +99,7 @@ class ModeledStage(UnitGroup, frozen=True, kw_only=True):
 
     queue: Annotated[str, value("name", "Queue whose events it processes.")]
     per_second: Annotated[float, value("events/s", "Events of the queue that one unit processes.", 1e-9, MAX_RATE)]
-    pool: Annotated[str, value("name", "Pool whose slots it uses, one per unit; empty: none.")] = ""
-    application: Annotated[str, value("name", "Application that pauses for a change; empty: none.")] = ""
+    pool: Annotated[str | None, value("name", "Pool whose slots it uses, one per unit; null: none.")] = None
     pause_seconds: Annotated[
         float, value("s", "Time for which a change of units stops the queue's processing.", 0, MAX_SECONDS)
     ] = 0.0

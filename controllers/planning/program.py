@@ -24,8 +24,10 @@ wait.
 Units that an order can't reach in time are limited by `start_seconds`. A group that is held has a fixed count.
 """
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import scipy
@@ -45,6 +47,9 @@ LEFT_OVER = 1.2
 COST_SCALE = 1e4
 MIN_RATE = 1e-6
 TOLERANCE = 1e-6  # of the values in a row
+# The solver checks its own time limit only between iterations; after this multiple and addition it counts as hanging.
+HANG_FACTOR, HANG_SECONDS = 2.0, 5.0
+_HANGING: list[threading.Thread] = []
 SMALL_PRICE = 1e-9  # per held event and second; of two equal plans, the one without held events is simpler
 
 
@@ -131,17 +136,41 @@ def solve_course(inputs: PlanInputs, counts: Mapping[str, int] | None = None) ->
     The result is checked, because a solver can stop early, and a broken one could return anything.
     """
     program = _Program(inputs, counts or {})
-    try:
-        result = minimise_linear(
-            program.cost * COST_SCALE,
-            program.at_most.build_matrix(),
-            program.equal.build_matrix(),
-            np.column_stack([program.lowest, program.highest]),
-            {"time_limit": inputs.parameters.solver_seconds},
-        )
-    except Exception as error:
-        raise NoPlanError(f"the solver failed ({type(error).__name__})") from error
-    return program.read_course(result)
+    limit = inputs.parameters.solver_seconds
+    arguments = (
+        program.cost * COST_SCALE,
+        program.at_most.build_matrix(),
+        program.equal.build_matrix(),
+        np.column_stack([program.lowest, program.highest]),
+        {"time_limit": limit},
+    )
+    return program.read_course(_call_solver(arguments, HANG_FACTOR * limit + HANG_SECONDS))
+
+
+def _call_solver(arguments: tuple[Any, ...], deadline_seconds: float) -> object:
+    """Return the solver's result. Raise `NoPlanError` if it fails, or hangs: a thread can't be ended from outside.
+
+    After a hang there is no plan until that solver has ended, so that only one of them uses a core.
+    """
+    if any(thread.is_alive() for thread in _HANGING):
+        raise NoPlanError("an earlier call of the solver still hangs")
+    results, errors = list[object](), list[Exception]()
+
+    def call() -> None:
+        try:
+            results.append(minimise_linear(*arguments))
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=call, name="planner-solver", daemon=True)
+    thread.start()
+    thread.join(deadline_seconds)
+    if results:
+        return results[0]
+    if errors:
+        raise NoPlanError(f"the solver failed ({type(errors[0]).__name__})") from errors[0]
+    _HANGING[:] = [thread]
+    raise NoPlanError("the solver hangs")
 
 
 def _explain_failure(status: object) -> str:

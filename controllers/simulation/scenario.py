@@ -214,6 +214,7 @@ METRICS: Mapping[str, Metric] = {
     "undone_actions": Metric("changes"),
     "cost_bad_seconds": Metric("money"),
     "cost_lost_events": Metric("money"),
+    "cost_bound": Metric("money", "none"),
     "cost_coverage": Metric("share of the plans", "none"),
     "waiting_coverage": Metric("share of the plans", "none"),
 }

@@ -23,6 +23,7 @@ cost              money: nodes, workers, tasks, moves, bad seconds, and lost eve
 bad_seconds       seconds in which events of a queue had waited longer than promised, summed over queues
 lost_events       shed or beyond a queue's storage
 actions           changes of units; `undone_actions` were reversed within `UNDONE_SECONDS`
+cost_bound        of *foresight*: the least cost with fractions of units, and without pauses or fluctuations
 cost_coverage     share of the plans whose cost was within their 80 % interval; `waiting_coverage` for waiting events
 """
 

@@ -4,14 +4,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 from msgspec.structs import asdict
 
-from controllers.planning.inputs import PlanInputs
+from controllers.planning.inputs import RESERVED_SHARE, PlanInputs
 from controllers.planning.law import PlanningObservation, PlanningParameters, PlanningState, expect, judge
 from controllers.planning.load_forecast import BandScale, correct_forecast
 from controllers.planning.model import ModeledNodes, ModeledPool, ModeledQueue, ModeledStage, ModeledType, PlantModel
 from controllers.planning.plan import PlantPlan, plan_inputs
+from controllers.planning.program import solve_course
 from controllers.simulation.composite_plant import CompositePlant, compute_mean_rates
 from controllers.simulation.scenario import Floats
 from controllers.simulation.whole_plant import (
@@ -21,6 +23,8 @@ from controllers.simulation.whole_plant import (
     SLOW_SECONDS,
     WholePlantCourse,
     WholePlantLaw,
+    build_plant,
+    set_initial_units,
 )
 from controllers.simulation.whole_plant_laws import (
     MEASURED_SECONDS,
@@ -36,6 +40,7 @@ FORECAST_SECONDS, MEMORY_SECONDS = 15.0, 120.0
 SURPRISE_SECONDS, SURPRISE = 5, 3.0
 # Price of a change of one task, which pauses its queue, and of one worker. Share of a node's capacity to plan with.
 TASK_CHANGE_PRICE, WORKER_CHANGE_PRICE, NODE_UTILISATION = 0.02, 0.002, 0.97
+MAX_BOUND_SECONDS = 120.0
 PARAMETERS = PlanningParameters(horizon_seconds=600.0, first_step_seconds=10.0, steps=11, error_seconds=45.0)
 
 
@@ -180,8 +185,8 @@ def apply_plan(plant: CompositePlant, plan: PlantPlan) -> None:
 class PerfectForesight(WholePlantPlanner):
     """Plans with the true arrivals and disturbances, whose start and end it knows; they stand for the best plan."""
 
-    # The rest makes up for pauses and for the noise within a step.
-    UTILISATION, DEVIATION = 0.98, 0.02
+    # A reserve for pauses and for the noise within a step.
+    UTILISATION, DEVIATION = 0.99, 0.06
 
     def __init__(self, course: WholePlantCourse) -> None:
         super().__init__(course)
@@ -191,6 +196,9 @@ class PerfectForesight(WholePlantPlanner):
     def _expect_load(self, plant: CompositePlant, past: Floats, ahead: Floats) -> tuple[Floats, Floats]:
         means = self._average(self._totals, plant.second + ahead - FORECAST_SECONDS / 2)
         return means.T, self.DEVIATION * means.T
+
+    def summarize(self) -> Mapping[str, float | None]:
+        return {**super().summarize(), "cost_bound": round(compute_cost_bound(self._course), 6)}
 
     def _average(self, counts: Floats, begins: Floats) -> Floats:
         """Return the mean per second of each column in steps that begin at these times."""
@@ -228,6 +236,52 @@ class PerfectForesight(WholePlantPlanner):
             },
             shares=shares,
         )
+
+
+def compute_cost_bound(course: WholePlantCourse, step_seconds: int = 15) -> float:
+    """Return a cost that no law can undercut, but for rounding: one program over the whole run with the true arrivals.
+
+    It has fractions of units, changes of tasks for nothing, no pauses, and no fluctuations within a step.
+    """
+    plant, totals = build_plant(), course.sum_by_queue()
+    set_initial_units(plant, totals[:60].mean(axis=0))
+    edges = np.arange(0, course.seconds, step_seconds)
+    lengths = np.diff(np.append(edges, course.seconds)).astype(float)
+    rates = np.asarray(np.add.reduceat(totals, edges, axis=0) / lengths[:, None])
+    model = model_plant(plant, rates.T, np.zeros(rates.T.shape), float(step_seconds))
+    model = msgspec.structs.replace(
+        model,
+        stages={
+            name: msgspec.structs.replace(of, change_price=0.0, pause_seconds=0.0) for name, of in model.stages.items()
+        },
+        nodes={
+            name: msgspec.structs.replace(of, per_second=of.per_second / NODE_UTILISATION)
+            for name, of in model.nodes.items()
+        },
+        queues={
+            name: msgspec.structs.replace(of, bound_seconds=of.bound_seconds / (1 - RESERVED_SHARE))
+            for name, of in model.queues.items()
+        },
+    )
+    parameters = msgspec.structs.replace(
+        PARAMETERS, horizon_seconds=float(edges.size * step_seconds), steps=edges.size, solver_seconds=MAX_BOUND_SECONDS
+    )
+    inputs = PlanInputs.build(model, msgspec.structs.replace(parameters, first_step_seconds=float(step_seconds)))
+    middle = edges + step_seconds / 2
+    is_slow = (middle >= course.slow_at) & (middle < course.slow_at + SLOW_SECONDS)
+    is_lost = (middle >= course.lost_node_at) & (middle < course.lost_node_at + NODE_LOST_SECONDS)
+    counts = np.add.reduceat(course.arrivals, edges, axis=0)
+    owners = [NAMES.index(queue) for queue, _ in course.kinds]
+    inputs = replace(
+        inputs,
+        speeds={"report workers": np.where(is_slow, SLOW_FACTOR, 1.0)},
+        maxima={"large nodes": np.asarray(plant.units["large nodes"].of.maximum - 1.0 * is_lost, dtype=np.float64)},
+        shares={
+            kind: counts[:, at] / np.maximum(rates[:, owner] * lengths, 1.0)
+            for at, (kind, owner) in enumerate(zip(course.kinds, owners, strict=True))
+        },
+    )
+    return solve_course(inputs).cost
 
 
 LAWS: Mapping[str, Callable[[WholePlantCourse], WholePlantLaw]] = {

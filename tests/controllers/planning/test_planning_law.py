@@ -1,9 +1,12 @@
 """The planner as a law: it earns its authority by intervals that hold, and without a plan the loops continue."""
 
+import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import asdict
 
+from common.errors import BadInput
+from controllers import catalog
 from controllers.framework.law import decide_next, start_state
 from controllers.planning import program
 from controllers.planning.calibration import LEVEL, MIN_SCORES, IntervalCalibration
@@ -96,3 +99,15 @@ def test_intervals_hold_as_often_as_they_promise_whatever_the_errors(shape):
         calibration = calibration.record(10.0, 1.0, interval, max(0.0, 10.0 + error))
         held.append(calibration.held[-1])
     assert np.mean(held[MIN_SCORES:]) == pytest.approx(LEVEL, abs=0.03)
+
+
+def test_an_observation_is_read_from_a_document_and_checked():
+    document = msgspec.json.decode(msgspec.json.encode(observe(0, 0.0)))
+    read = catalog.read_observation(LAW, document)
+    parameters = catalog.read_parameters(LAW, {})
+    catalog.check_observation(LAW, parameters, read)
+    _, decision = decide_next(LAW, parameters, start_state(LAW, parameters), read)
+    assert decision.terms["units"] == {"workers": 5, "nodes": 2, "hosts": 2}
+    document["stages"]["workers"]["queue"] = "unknown"
+    with pytest.raises(BadInput, match="unknown is not a queue of the model"):
+        catalog.check_observation(LAW, parameters, catalog.read_observation(LAW, document))

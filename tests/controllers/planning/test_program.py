@@ -1,5 +1,7 @@
 """The linear program: the cheapest course of a plant, in whole units, and what a bad solver can't do."""
 
+import threading
+
 import numpy as np
 import pytest
 import scipy
@@ -120,6 +122,21 @@ def test_holds_that_contradict_each_other_give_no_plan():
 def test_a_model_that_contradicts_itself_is_refused(part, message):
     with pytest.raises(BadInput, match=message):
         check_model(plant(**part))
+
+
+def test_a_solver_that_hangs_gives_no_plan_until_it_ends(monkeypatch):
+    end = threading.Event()
+    monkeypatch.setattr(program, "minimise_linear", lambda *arguments: end.wait())
+    monkeypatch.setattr(program, "HANG_FACTOR", 0.0)
+    monkeypatch.setattr(program, "HANG_SECONDS", 0.01)
+    with pytest.raises(NoPlanError, match="the solver hangs"):
+        solve(plant())
+    with pytest.raises(NoPlanError, match="still hangs"):
+        solve(plant())
+    monkeypatch.undo()
+    end.set()
+    program._HANGING[0].join()
+    assert solve(plant()).cost > 0
 
 
 class Result:
