@@ -211,10 +211,9 @@ def _iterate_limits(inputs: PlanInputs, relaxed: PlannedCourse, outlook: PlanOut
             yield from _describe_saving(
                 "maximum", name, duals, hours, most, f"One more unit of {name} above its maximum"
             )
-    for at, (name, queue) in enumerate(inputs.model.queues.items()):
-        per_second = relaxed.duals["bound"][at] * inputs.rates[at]
-        subject = f"One more second for the {measure(queue.bound_seconds)} s bound of {name}"
-        yield from _describe_saving("bound", name, per_second, hours, most, subject)
+    for at, name in enumerate(inputs.model.queues):
+        if -float(relaxed.duals["bound"][at] @ inputs.rates[at]) / hours >= MIN_SAVING:
+            yield from _price_bound(inputs, relaxed, name, hours, most)
     for name in held[:MAX_HOLDS]:
         yield from _price_hold(inputs, relaxed, name, hours)
 
@@ -225,6 +224,34 @@ def _describe_saving(
     saving = min(-float(duals.sum()) / hours, most)
     if saving >= MIN_SAVING:
         yield BindingLimit(kind, name, saving, f"{subject} would save {measure(saving)} money/h.")
+
+
+def _price_bound(
+    inputs: PlanInputs, relaxed: PlannedCourse, name: str, hours: float, most: float
+) -> Iterator[BindingLimit]:
+    """Yield the price of a bound: what twice its time would save, in money and in events."""
+    bound = inputs.model.queues[name].bound_seconds
+    try:
+        longer = solve_course(replace(inputs, model=change_queue(inputs.model, name, bound_seconds=2 * bound)))
+    except NoPlanError:
+        return
+    saving = min((relaxed.cost - longer.cost) / hours, most)
+    lost = [sum(build_outlook(course).lost_events.values()) / hours for course in (relaxed, longer)]
+    if saving >= MIN_SAVING:
+        events = f" and {measure(round(lost[0] - lost[1]))} lost events/h" if lost[0] - lost[1] >= 1 else ""
+        cost = f"costs {measure(saving)} money/h{events}"
+        yield BindingLimit(
+            "bound",
+            name,
+            saving,
+            f"The {measure(bound)} s bound of {name} {cost}, compared with {measure(2 * bound)} s.",
+        )
+
+
+def change_queue(model: PlantModel, name: str, **values: object) -> PlantModel:
+    """Return the model with other values of a queue."""
+    changed = msgspec.structs.replace(model.queues[name], **values)
+    return msgspec.structs.replace(model, queues={**model.queues, name: changed})
 
 
 def _price_hold(inputs: PlanInputs, relaxed: PlannedCourse, name: str, hours: float) -> Iterator[BindingLimit]:
@@ -310,8 +337,7 @@ def _iterate_changes(model: PlantModel, plan: PlantPlan) -> Iterator[tuple[str, 
         )
         types = {kind: msgspec.structs.replace(of, max_shed_share=1.0) for kind, of in queue.types.items()}
         if types != queue.types:
-            shedding = msgspec.structs.replace(queue, types=types)
-            changed = msgspec.structs.replace(model, queues={**model.queues, name: shedding})
+            changed = change_queue(model, name, types=types)
             yield "shed", name, [(1.0, changed, f"Shedding all types of {name} if needed")]
     for name, group in model.groups.items():
         if plan.units[name] >= group.range[1]:

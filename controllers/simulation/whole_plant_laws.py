@@ -77,11 +77,11 @@ class SeparateLoops:
                 row = NAMES.index(name)
                 self._set_tasks(plant, name, rates[name], means[row], deviations[row])
             self._set_nodes(plant, rates, float(means[:, :4].sum(axis=0).max()))
-        self._set_workers(plant)
+        self._set_workers(plant, rates["reports"])
         for name in NAMES:
             self._climb(plant, name, rates[name])
 
-    def _set_workers(self, plant: CompositePlant) -> None:
+    def _set_workers(self, plant: CompositePlant, rate: float) -> None:
         units, flow = plant.units["report workers"], plant.queues["reports"]
         observation = WorkerRateObservation(
             queue_length=flow.waiting,
@@ -89,6 +89,7 @@ class SeparateLoops:
             running=float(units.ordered),
             service_seconds=1 / units.per_second,
             oldest_seconds=flow.age_seconds,
+            expected_per_second=rate,
         )
         self._departed = flow.departed
         self._worker_state, decision = self._workers.decide(self._worker_parameters, self._worker_state, observation)
@@ -165,7 +166,7 @@ class SeparateLoops:
 
     def _climb(self, plant: CompositePlant, name: str, rate: float) -> None:
         flow, stages = plant.queues[name], plant.stages[name]
-        capacity = _compute_available_capacity(plant, name)
+        capacity = compute_available_capacity(plant, name)
         slots_left = plant.slots - sum(units.ordered for row in plant.stages.values() for units in row)
         most = all(units.ordered >= units.maximum for units in stages) or slots_left <= 0
         parameters = LadderParameters(
@@ -194,11 +195,21 @@ class SeparateLoops:
         return {}
 
 
-def _compute_available_capacity(plant: CompositePlant, name: str) -> float:
-    """Return what a queue can process: by its stages, and by what the nodes leave to it."""
+def compute_available_capacity(plant: CompositePlant, name: str) -> float:
+    """Return what a queue can process: by its stages, and by what the nodes leave to it.
+
+    Workers follow their queue within seconds, so all that may still start count. Otherwise, the ladder would hold back
+    events before the worker law sees them.
+    """
     left = plant.compute_node_capacity()
+    slots_left = plant.slots - sum(units.ordered for row in plant.stages.values() for units in row)
     for flow in sorted(plant.queues.values(), key=lambda flow: flow.of.bound_seconds):
         capacity = plant.compute_capacity(flow.of.name)
+        if flow.of.name == name and name not in APPLICATIONS:
+            capacity = sum(
+                min(units.maximum, units.ordered + max(0, slots_left)) * units.per_second
+                for units in plant.stages[name]
+            )
         if flow.of.name == name:
             return min(capacity, max(left, 0.0))
         left -= min(capacity, flow.served)

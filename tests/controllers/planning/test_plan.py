@@ -35,6 +35,16 @@ def test_one_more_slot_of_a_full_pool_has_a_price():
     assert limit.sentence.startswith("One more slot of hosts would save ")
 
 
+def test_a_bound_has_a_price_in_money_and_in_lost_events():
+    types = {"order": ModeledType(share=0.5, lost_price=0.01), "click": ModeledType(share=0.5, lost_price=2e-5)}
+    peak = orders(700.0, types=types, backlog_events=12_000.0, bound_seconds=10.0)
+    plan = compute_plan(plant(queues={"orders": peak}, stages={"workers": workers(units=7, maximum=7)}), PARAMETERS)
+    (limit,) = [limit for limit in plan.limits if limit.kind == "bound"]
+    assert limit.saving_per_hour > 0
+    assert limit.sentence.startswith("The 10 s bound of orders costs ")
+    assert limit.sentence.endswith(" lost events/h, compared with 20 s.")
+
+
 def test_a_hold_has_a_price_per_hour():
     plan = compute_plan(plant(stages={"workers": workers(fixed=9)}), PARAMETERS)
     (limit,) = [limit for limit in plan.limits if limit.kind == "hold"]
