@@ -1,7 +1,7 @@
 """The inputs of the planner's program: its parameters, its steps, and the numbers of a model by step."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import msgspec
@@ -127,6 +127,14 @@ class PlanInputs:
             before = np.interp(ends - bound, times, arrived) + np.minimum(ends - bound, 0.0) * rates[0]
             allowed.append(arrived[1:] - before)
         return np.reshape(allowed, self.rates.shape)
+
+    def keep_units(self) -> "PlanInputs":
+        """Return the inputs of a course in which nobody orders or ends units."""
+        kept = {
+            name: group.units + np.where(self.begins >= group.starting_seconds - ROUNDING, float(group.starting), 0.0)
+            for name, group in self.model.groups.items()
+        }
+        return replace(self, fixed_units=kept)
 
     def locate_orders(self, group: UnitGroup) -> int:
         """Return the last step whose units have to be ordered before the next plan."""

@@ -11,13 +11,13 @@ import msgspec
 
 from common.parameter import value
 from controllers.framework.decision import Decision, Expectation
-from controllers.framework.law import Law
+from controllers.framework.law import Law, Values
 from controllers.framework.reason import format_no_action, format_percent, format_reason, measure
 from controllers.planning.calibration import IntervalCalibration
-from controllers.planning.inputs import PlannerParameters
+from controllers.planning.inputs import PlanInputs, PlannerParameters
 from controllers.planning.model import PlantModel, check_model
-from controllers.planning.plan import PlantPlan, compute_plan
-from controllers.planning.program import NoPlanError
+from controllers.planning.plan import PlanOutlook, PlantPlan, build_outlook, compute_plan
+from controllers.planning.program import NoPlanError, solve_course
 
 MAX_OPEN = 200
 MIN_SCALE_EVENTS = 1.0
@@ -45,10 +45,12 @@ class OpenExpectation(msgspec.Struct, frozen=True, kw_only=True):
     at_seconds: Annotated[float, value("s", "Time of the plan.", 0, 1e13)]
     spent: Annotated[float, value("money", "Cost so far at that time.", 0, 1e15)]
     event_seconds: Annotated[float, value("events s", "Waiting so far at that time.", 0, 1e18)]
-    cost: Annotated[float, value("money/h", "Expected cost.", 0, 1e15)]
-    cost_interval: Annotated[tuple[float, ...], value("money/h", "Low and high end.", 0, 1e15)]
-    waiting: Annotated[float, value("events", "Expected waiting events.", 0, 1e15)]
-    waiting_interval: Annotated[tuple[float, ...], value("events", "Low and high end.", 0, 1e15)]
+    kept_cost: Annotated[float, value("money/h", "Expected cost if the plan is not applied.", 0, 1e15)]
+    kept_waiting: Annotated[float, value("events", "Expected waiting events if it is not.", 0, 1e15)]
+    cost: Annotated[float, value("money/h", "Expected cost.", 0, 1e15)] = 0.0
+    cost_interval: Annotated[tuple[float, ...], value("money/h", "Low and high end.", 0, 1e15)] = ()
+    waiting: Annotated[float, value("events", "Expected waiting events.", 0, 1e15)] = 0.0
+    waiting_interval: Annotated[tuple[float, ...], value("events", "Low and high end.", 0, 1e15)] = ()
 
 
 class PlanningState(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +61,16 @@ class PlanningState(msgspec.Struct, frozen=True, kw_only=True):
     waiting: Annotated[IntervalCalibration, value("calibration", "Intervals of the waiting events.")] = (
         IntervalCalibration()
     )
+
+    def build_expectation(self, start: OpenExpectation, cost: float, waiting: float) -> OpenExpectation:
+        """Return an expectation with these values and their calibrated intervals."""
+        return msgspec.structs.replace(
+            start,
+            cost=cost,
+            cost_interval=self.cost.build_interval(cost, scale_cost(cost)),
+            waiting=waiting,
+            waiting_interval=self.waiting.build_interval(waiting, scale_waiting(waiting)),
+        )
 
 
 class PlantPlanning(Law[PlanningParameters, PlanningObservation, PlanningState]):
@@ -84,8 +96,27 @@ class PlantPlanning(Law[PlanningParameters, PlanningObservation, PlanningState])
         except NoPlanError as error:
             reason = format_no_action(f"there is no plan, because {error}; the separate loops continue")
             return state, Decision(None, reason, {}, "no plan")
-        after = expect(state, observation, plan)
-        return after, _build_decision(parameters, state, observation, plan)
+        decision = _build_decision(parameters, state, observation, plan)
+        kept = estimate_kept_outlook(parameters, observation) or plan.outlook
+        return expect(state, observation, kept if decision.action is None else plan.outlook, kept), decision
+
+    def correct(
+        self, parameters: PlanningParameters, before: PlanningState, after: PlanningState, action: Values | None
+    ) -> PlanningState:
+        """Return the state with what is expected if the plan is not applied: a verdict must not blame the model."""
+        if action is not None or len(after.open) <= len(before.open):
+            return after
+        newest = after.open[-1]
+        corrected = after.build_expectation(newest, newest.kept_cost, newest.kept_waiting)
+        return msgspec.structs.replace(after, open=(*after.open[:-1], corrected))
+
+
+def estimate_kept_outlook(parameters: PlanningParameters, observation: PlanningObservation) -> PlanOutlook | None:
+    """Return what the plant is expected to cost if its units stay as they are; None if they contradict a limit."""
+    try:
+        return build_outlook(solve_course(PlanInputs.build(observation, parameters).keep_units()))
+    except NoPlanError:
+        return None
 
 
 def judge(parameters: PlanningParameters, state: PlanningState, observation: PlanningObservation) -> PlanningState:
@@ -107,20 +138,20 @@ def judge(parameters: PlanningParameters, state: PlanningState, observation: Pla
     return PlanningState(open=tuple(still_open), cost=cost, waiting=waiting)
 
 
-def expect(state: PlanningState, observation: PlanningObservation, plan: PlantPlan) -> PlanningState:
-    """Return the state with the expectation of a plan, if the plant measures what it costs."""
+def expect(
+    state: PlanningState, observation: PlanningObservation, outlook: PlanOutlook, kept: PlanOutlook
+) -> PlanningState:
+    """Return the state with an expectation, if the plant measures what it costs. kept: without the plan."""
     if observation.spent is None or observation.event_seconds is None:
         return state
-    cost, waiting = plan.outlook.cost_per_hour, plan.outlook.waiting_events
-    expectation = OpenExpectation(
+    start = OpenExpectation(
         at_seconds=observation.at_seconds,
         spent=observation.spent,
         event_seconds=observation.event_seconds,
-        cost=cost,
-        cost_interval=state.cost.build_interval(cost, scale_cost(cost)),
-        waiting=waiting,
-        waiting_interval=state.waiting.build_interval(waiting, scale_waiting(waiting)),
+        kept_cost=kept.cost_per_hour,
+        kept_waiting=kept.waiting_events,
     )
+    expectation = state.build_expectation(start, outlook.cost_per_hour, outlook.waiting_events)
     return msgspec.structs.replace(state, open=(*state.open, expectation)[-MAX_OPEN:])
 
 

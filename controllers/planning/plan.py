@@ -317,45 +317,22 @@ def _iterate_changes(model: PlantModel, plan: PlantPlan) -> Iterator[tuple[str, 
     """Yield changes that could keep the broken promises, each with growing amounts."""
     for name in plan.broken_promises:
         queue = model.queues[name]
-        yield (
-            "bound",
-            name,
-            [
-                (
-                    factor * queue.bound_seconds,
-                    msgspec.structs.replace(
-                        model,
-                        queues={
-                            **model.queues,
-                            name: msgspec.structs.replace(queue, bound_seconds=factor * queue.bound_seconds),
-                        },
-                    ),
-                    f"A bound of {measure(factor * queue.bound_seconds)} s for {name}",
-                )
-                for factor in BOUND_FACTORS
-            ],
-        )
+        longer: list[Change] = []
+        for bound in (factor * queue.bound_seconds for factor in BOUND_FACTORS):
+            changed = change_queue(model, name, bound_seconds=bound)
+            longer.append((bound, changed, f"A bound of {measure(bound)} s for {name}"))
+        yield "bound", name, longer
         types = {kind: msgspec.structs.replace(of, max_shed_share=1.0) for kind, of in queue.types.items()}
         if types != queue.types:
             changed = change_queue(model, name, types=types)
             yield "shed", name, [(1.0, changed, f"Shedding all types of {name} if needed")]
     for name, group in model.groups.items():
         if plan.units[name] >= group.range[1]:
-            yield (
-                "units",
-                name,
-                [
-                    (
-                        float(more),
-                        _change_group(
-                            model,
-                            name,
-                            maximum=group.range[1] + more,
-                            fixed=None if group.fixed is None else group.fixed + more,
-                            units=group.units + more,
-                        ),
-                        f"{format_count(more, 'additional unit')} of {name}",
-                    )
-                    for more in MORE_UNITS
-                ],
-            )
+            fuller: list[Change] = []
+            for more in MORE_UNITS:
+                fixed = None if group.fixed is None else group.fixed + more
+                changed = _change_group(
+                    model, name, maximum=group.range[1] + more, fixed=fixed, units=group.units + more
+                )
+                fuller.append((float(more), changed, f"{format_count(more, 'additional unit')} of {name}"))
+            yield "units", name, fuller

@@ -158,7 +158,7 @@ class WholePlantPlanner:
             calibration = getattr(self._state, name)
             if calibration is not getattr(before, name) and calibration.coverage is not None:
                 held.append(calibration.held[-1])
-        self._state = expect(self._state, observation, plan)
+        self._state = expect(self._state, observation, plan.outlook, plan.outlook)
 
     def summarize(self) -> Mapping[str, float | None]:
         return {

@@ -10,7 +10,7 @@ from controllers import catalog
 from controllers.framework.law import decide_next, start_state
 from controllers.planning import program
 from controllers.planning.calibration import LEVEL, MIN_SCORES, IntervalCalibration
-from controllers.planning.law import PlanningObservation, PlanningParameters, PlanningState, PlantPlanning
+from controllers.planning.law import PlanningObservation, PlanningParameters, PlanningState, PlantPlanning, judge
 from controllers.planning.model import PlantModel
 from tests.controllers.planning.plants import orders, plant, workers
 
@@ -74,6 +74,19 @@ def test_a_verdict_compares_what_was_expected_with_what_happened():
     spent = before.cost * 30 / 3_600
     state, _ = LAW.decide(PARAMETERS, state, observe(30, spent))
     assert state.cost.scores == pytest.approx([0.0], abs=1e-9) and state.cost.held == (1,)
+
+
+def test_a_plan_that_is_not_applied_expects_what_the_plant_costs_without_it():
+    # Three workers more than the plan has cost 1.2 an hour, and with their pool a little more.
+    busy = {"workers": workers(units=8, pool="hosts")}
+    before = trusted()
+    after, decision = LAW.decide(PARAMETERS, before, observe(0, 0.0, stages=busy))
+    kept = LAW.correct(PARAMETERS, before, after, None)
+    assert decision.action is not None and kept.open[0].cost == kept.open[0].kept_cost
+    assert LAW.correct(PARAMETERS, before, after, decision.action) == after
+    spent = kept.open[0].kept_cost * 30 / 3_600
+    judged = judge(PARAMETERS, kept, observe(30, spent, stages=busy))
+    assert judged.cost.scores[-1] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_hold_of_the_planner_leaves_no_open_expectation():
