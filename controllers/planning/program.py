@@ -46,6 +46,8 @@ LEFT_OVER = 1.2
 # HiGHS ignores prices below 1e-7; an event may be worth less.
 COST_SCALE = 1e4
 MIN_RATE = 1e-6
+# Money per hour: units without a price must not be started without need.
+MIN_UNIT_PRICE = 1e-6
 TOLERANCE = 1e-6  # of the values in a row
 # The solver checks its own time limit only between iterations; after this multiple and addition it counts as hanging.
 HANG_FACTOR, HANG_SECONDS = 2.0, 5.0
@@ -229,7 +231,7 @@ class _Program:
     def _price(self) -> None:
         inputs, model, steps = self.inputs, self.inputs.model, self.inputs.steps
         for at, group in enumerate(model.groups.values()):
-            self.cost[self.places["units"][at]] = group.price_per_hour / HOUR_SECONDS * steps
+            self.cost[self.places["units"][at]] = max(group.price_per_hour, MIN_UNIT_PRICE) / HOUR_SECONDS * steps
             started = group.change_price + group.price_per_hour / HOUR_SECONDS * group.start_seconds
             self.cost[self.places["up"][at]], self.cost[self.places["down"][at]] = started, group.change_price
         for at, queue in enumerate(model.queues.values()):

@@ -33,11 +33,25 @@ def round_counts(model: PlantModel, needed: Mapping[str, float]) -> dict[str, in
         low, high = group.range
         counts[name] = min(max(math.ceil(needed[name] - SPARE), low), high)
     counts.update(_round_nodes(model.nodes, needed))
+    for name in model.pools:
+        _fit_into_slots(model, name, needed, counts)
     for name, pool in model.pools.items():
         users = sum(counts[stage] for stage, of in model.stages.items() if of.pool == name)
         low, high = pool.range
         counts[name] = min(max(counts[name], math.ceil(users / pool.slots), low), high)
     return counts
+
+
+def _fit_into_slots(model: PlantModel, name: str, needed: Mapping[str, float], counts: dict[str, int]) -> None:
+    """Lower the counts that were rounded up most until the hosts that work now have slots for them."""
+    pool = model.pools[name]
+    users = [stage for stage, of in model.stages.items() if of.pool == name]
+    slots = pool.slots * (pool.range[1] if pool.start_seconds <= 0 else min(pool.units, pool.range[1]))
+    while sum(counts[user] for user in users) > slots:
+        free = [user for user in users if counts[user] > model.stages[user].range[0]]
+        if not free:
+            return
+        counts[max(free, key=lambda user: counts[user] - needed[user])] -= 1
 
 
 def _find_needed(row: Floats, last: int) -> float:

@@ -13,7 +13,7 @@ from controllers.planning.law import PlanningObservation, PlanningParameters, Pl
 from controllers.planning.load_forecast import BandScale, correct_forecast
 from controllers.planning.model import ModeledNodes, ModeledPool, ModeledQueue, ModeledStage, ModeledType, PlantModel
 from controllers.planning.plan import PlantPlan, plan_inputs
-from controllers.planning.program import solve_course
+from controllers.planning.program import NoPlanError, solve_course
 from controllers.simulation.composite_plant import CompositePlant, compute_mean_rates
 from controllers.simulation.scenario import Floats
 from controllers.simulation.whole_plant import (
@@ -120,7 +120,10 @@ class WholePlantPlanner:
             self._band.expect(plant.second, means)
         self._expected = means[:, 0], deviations[:, 0], plant.second, [units.maximum for units in plant.nodes]
         model = model_plant(plant, means, deviations, FORECAST_SECONDS)
-        plan = plan_inputs(self._build_inputs(plant, model), explain=False)
+        try:
+            plan = plan_inputs(self._build_inputs(plant, model), explain=False)
+        except NoPlanError:
+            return  # what was set stays
         if is_regular:
             self._judge(plant, model, plan)
         apply_plan(plant, plan)

@@ -138,6 +138,17 @@ def test_whole_numbers_keep_every_hold_and_cap_whatever_the_program_returns():
             assert group.range[0] <= counts[name] <= group.range[1]
 
 
+def test_whole_numbers_fit_into_the_slots_of_a_full_pool():
+    # Each stage needs a fraction more than its units, and together they use all slots.
+    stages = {f"stage {number}": workers(units=3, per_second=150.0, pool="hosts") for number in range(3)}
+    full = plant(stages=stages, pools={"hosts": ModeledPool(units=1, slots=10, maximum=1)}, nodes={})
+    plan = compute_plan(full, PARAMETERS)
+    assert sum(plan.units[name] for name in stages) == 10
+    late = plant(stages=stages, pools={"hosts": ModeledPool(units=1, slots=10, start_seconds=60.0)}, nodes={})
+    plan = compute_plan(late, PARAMETERS)
+    assert sum(plan.units[name] for name in stages) == 10 and plan.units["hosts"] <= 2
+
+
 def test_a_hold_that_no_pool_can_run_gives_no_plan():
     contradiction = plant(stages={"workers": workers(fixed=MAX_UNITS, pool="hosts")})
     with pytest.raises(NoPlanError):
