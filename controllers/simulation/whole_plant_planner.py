@@ -201,7 +201,8 @@ class PerfectForesight(WholePlantPlanner):
         return means.T, self.DEVIATION * means.T
 
     def summarize(self) -> Mapping[str, float | None]:
-        return {**super().summarize(), "cost_bound": round(compute_cost_bound(self._course), 6)}
+        bound = compute_cost_bound(self._course)
+        return {**super().summarize(), "cost_bound": None if bound is None else round(bound, 6)}
 
     def _average(self, counts: Floats, begins: Floats) -> Floats:
         """Return the mean per second of each column in steps that begin at these times."""
@@ -241,10 +242,11 @@ class PerfectForesight(WholePlantPlanner):
         )
 
 
-def compute_cost_bound(course: WholePlantCourse, step_seconds: int = 15) -> float:
+def compute_cost_bound(course: WholePlantCourse, step_seconds: int = 15) -> float | None:
     """Return a cost that no law can undercut, but for rounding: one program over the whole run with the true arrivals.
 
-    It has fractions of units, changes of tasks for nothing, no pauses, and no fluctuations within a step.
+    It has fractions of units, changes of tasks for nothing, no pauses, and no fluctuations within a step. It is None if
+    the solver takes longer than `MAX_BOUND_SECONDS`.
     """
     plant, totals = build_plant(), course.sum_by_queue()
     set_initial_units(plant, totals[:60].mean(axis=0))
@@ -284,7 +286,10 @@ def compute_cost_bound(course: WholePlantCourse, step_seconds: int = 15) -> floa
             for at, (kind, owner) in enumerate(zip(course.kinds, owners, strict=True))
         },
     )
-    return solve_course(inputs).cost
+    try:
+        return solve_course(inputs).cost
+    except NoPlanError:
+        return None
 
 
 LAWS: Mapping[str, Callable[[WholePlantCourse], WholePlantLaw]] = {
