@@ -1,4 +1,4 @@
-"""The solver (HiGHS, through scipy.optimize.milp), with its messages kept off standard output.
+"""The solver (HiGHS, through scipy.optimize), with its messages kept off standard output.
 
 Some messages of HiGHS ignore its own switch and go to the C library's standard output, which belongs to a command's
 JSON document. While a solver runs, file descriptor 1 therefore points to standard error.
@@ -16,7 +16,7 @@ import scipy
 
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 # The descriptor belongs to the process: two threads that each restore what they found could leave it redirected.
-_TURNED = threading.Lock()
+_TURNED, MAX_WAIT_SECONDS = threading.Lock(), 10.0
 _C = ctypes.CDLL(None)
 
 
@@ -34,10 +34,33 @@ def minimise(
         )
 
 
+def minimise_linear(
+    cost: object,
+    at_most: "tuple[scipy.sparse.csr_array, object]",
+    equal: "tuple[scipy.sparse.csr_array, object]",
+    bounds: object,
+    options: dict[str, Any],
+) -> "scipy.optimize.OptimizeResult":
+    """Minimize cost·x with scipy.optimize.linprog, which also returns the dual values.
+
+    at_most, equal: matrix and right side of A·x ≤ b and of A·x = b. bounds: rows of lowest and highest x.
+    """
+    with redirect_standard_output():
+        return scipy.optimize.linprog(
+            cost, *at_most, *equal, bounds=bounds, method="highs", options=options, integrality=None
+        )
+
+
 @contextmanager
 def redirect_standard_output() -> Iterator[None]:
-    """Send what C code prints to standard error; if either descriptor is closed, change nothing."""
-    with _TURNED:
+    """Send what C code prints to standard error; if either descriptor is closed, change nothing.
+
+    While another thread's solver hangs, its redirection stays, and other solvers run without one of their own.
+    """
+    if not _TURNED.acquire(timeout=MAX_WAIT_SECONDS):
+        yield
+        return
+    try:
         kept = _redirect_output()
         try:
             yield
@@ -47,6 +70,8 @@ def redirect_standard_output() -> Iterator[None]:
                 _C.fflush(None)
                 os.dup2(kept, STANDARD_OUTPUT)
                 os.close(kept)
+    finally:
+        _TURNED.release()
 
 
 def _redirect_output() -> int | None:

@@ -208,6 +208,15 @@ METRICS: Mapping[str, Metric] = {
     "shed_too_early": Metric("events"),
     "shed_after_decisions": Metric("decisions"),
     "seconds_to_normal": Metric("s"),
+    "cost": Metric("money"),
+    "bad_seconds": Metric("s"),
+    "actions": Metric("changes"),
+    "undone_actions": Metric("changes"),
+    "cost_bad_seconds": Metric("money"),
+    "cost_lost_events": Metric("money"),
+    "cost_bound": Metric("money", "none"),
+    "cost_coverage": Metric("share of the plans", "none"),
+    "waiting_coverage": Metric("share of the plans", "none"),
 }
 
 

@@ -37,6 +37,7 @@ BENCHES = {
     "lqr": "laws",
     "rebalancing": "laws",
     "parallelism": "laws",
+    "planner": "laws",
     "tick": "laws",
     "laws": "laws",
     "celery": "",

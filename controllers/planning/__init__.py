@@ -1,0 +1,1 @@
+"""One plan for nodes, workers, tasks, admission, and shedding, in money."""

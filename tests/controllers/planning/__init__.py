@@ -1,0 +1,1 @@
+"""The model of the planner, its program, and its plans."""
