@@ -29,7 +29,7 @@ from queues.topology import Topology
 from workers.coordination.connections import control_server
 from workers.coordination.plant_clock import get_plant_clock
 from workers.plants.steered import PublishedPlant
-PublishedPlant(control_server(), get_plant_clock().now).start_workers("alert", "n1", 1, [sys.argv[1]])
+PublishedPlant(control_server(), get_plant_clock().get_unix_time).start_workers("alert", "n1", 1, [sys.argv[1]])
 """
 
 

@@ -341,9 +341,9 @@ class Paced:
         for each in Dispatches(self.control, "performance").list_after("iap1", self.tick):
             if each.at_seconds > NOW.timestamp() + self.now - self.ON_THE_WAY_SECONDS:
                 break
-            self.tick = each.tick
+            before, self.tick = self.tick, each.tick
             blob = Blob("b", "source", -1, 0, 0, each.events, each.events * self.EVENT_BYTES)
-            attempt = self.results.begin("iap1", each.tick)
+            attempt = self.results.begin("iap1", before, each.tick)
             self.results.publish(Result("iap1", each.tick, None, (blob,)), attempt, each.events)
         self._match(capacity)
         self.free.append(self.ROOM_BYTES - self.results.measure_room().used_bytes)
