@@ -138,7 +138,7 @@ class _TimedHandler(Handler):
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
         outcome = Outcome()
         for delivery in deliveries:
-            # A sleep lasts too long by up to a millisecond; the next one makes up for it.
+            # A sleep lasts too long by up to a millisecond. The next one is shorter by that time.
             began = time.time()
             start = self._busy_until if began - self._busy_until < EVENT_SECONDS else began
             self._busy_until = start + EVENT_SECONDS * delivery.events

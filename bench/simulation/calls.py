@@ -88,7 +88,7 @@ class CallFaults:
         return self._meet(name_statement(sql), host) if self.at_moments else None
 
     def crash_now(self) -> None:
-        """Crash the process that runs now; return to nobody."""
+        """Crash the process that runs now. Doesn't return."""
         process = self._get_process()
         self._scheduler.call_at(self._scheduler.now, lambda: self.crash(process))
         self._scheduler.pause(1e-9)

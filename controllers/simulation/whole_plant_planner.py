@@ -186,7 +186,7 @@ def apply_plan(plant: CompositePlant, plan: PlantPlan) -> None:
 
 
 class PerfectForesight(WholePlantPlanner):
-    """Plans with the true arrivals and disturbances, whose start and end it knows; they stand for the best plan."""
+    """Plans with the true arrivals and the true times of the disturbances, as a reference for the other laws."""
 
     # A reserve for pauses and for the noise within a step.
     UTILISATION, DEVIATION = 0.99, 0.06

@@ -25,7 +25,7 @@ MAX_SHARES = 4.0  # the multiple of the median from which a group is heavy
 MIN_ROWS = 32  # counted in the last seconds; groups with fewer are never heavy
 EVALUATE_EVENTS, EVALUATE_SECONDS = 1_024, 0.25
 SAMPLED_ROWS = 2_048  # a call with more rows is sampled
-# Of sampled rows: odd, so that keys in a regular order, such as alternating ones, are all sampled.
+# An odd number, so that all keys in a regular order, such as alternating ones, are sampled.
 SAMPLE_STEP = 7
 KEY = SCHEMA.get_field_index("key")
 # A key's hash: the sum of its bytes times one of these odd numbers per place, modulo 2^64.

@@ -8,7 +8,7 @@ diverted events. A claim there is as large as the worker's own speed allows in a
 from dataclasses import dataclass, field
 
 CLAIM_EVENTS = 16_384
-# Longer times cost latency; shorter ones cost throughput, since each claim takes a few calls of the node.
+# Longer times increase latency. Shorter ones reduce throughput, because each claim needs a few calls to the node.
 ORDINARY_SECONDS, DIVERTED_SECONDS = 0.05, 0.02
 
 
@@ -16,7 +16,7 @@ ORDINARY_SECONDS, DIVERTED_SECONDS = 0.05, 0.02
 class ClaimSize:
     """The maximum events of the next claim. diverted: of heavy keys, while no ordinary events wait.
 
-    The first claim of a fair queue has one block, since the speed is unknown.
+    The first claim of a fair queue has one block, because the speed is unknown.
     """
 
     is_fair: bool

@@ -19,7 +19,7 @@ from queues.fairness import MAX_WEIGHT, MIN_WEIGHT, Fairness, FairnessSettings, 
 from queues.models import Queue
 from workers.steering.overrides import Expiry, read_reason
 
-MAX_KEYS = 100  # with a weight, per queue: publishers and workers read them all
+MAX_KEYS = 100  # overridden keys of a queue: publishers and workers read all of them
 
 
 def get_fairness(queue: str, now: datetime, control: redis.Redis) -> Fairness | None:
@@ -32,7 +32,7 @@ def get_fairness(queue: str, now: datetime, control: redis.Redis) -> Fairness | 
 def enable(
     actor: Actor, queue: str, ordinary_weight: float, *, reason: str, now: datetime, control: redis.Redis
 ) -> None:
-    """Enable fairness, or change the weight of ordinary traffic in shares of one key."""
+    """Enable fairness, or change the weight of the ordinary keys, in shares of one key."""
     require_permission(actor, "queue.fairness", [queue])
     before, why = get_fairness(queue, now, control), read_reason(reason)
     settings = FairnessSettings(ordinary_weight=_check_weight(ordinary_weight, "ordinary_weight"))
@@ -66,13 +66,13 @@ def set_weight(
     require_permission(actor, "queue.fairness", [queue])
     current, why, until = get_fairness(queue, now, control), read_reason(reason), expiry.compute(now)
     if current is None:
-        raise BadInput("queue", f"{queue} is not fair; enable fairness first.")
+        raise BadInput("queue", f"{queue} is not fair. Enable fairness first.")
     if not key or len(key) > MAX_TEXT:
         raise BadInput("key", f"must have 1 to {MAX_TEXT} characters.")
     if key not in current.overrides and len(current.overrides) >= MAX_KEYS:
-        raise BadInput("key", f"{queue} already has weights for {MAX_KEYS} keys; end one of them first.")
+        raise BadInput("key", f"{queue} already has {MAX_KEYS} overridden weights. End one of them first.")
     if until is None:
-        raise BadInput("expires_at", "is missing; set either minutes or expires_at.")
+        raise BadInput("expires_at", "is missing. Set either minutes or expires_at.")
     checked = _check_weight(weight, "weight")
     before, after = _describe_weight(current, key), {"key": key, "weight": checked, "until": until.timestamp()}
     audit_log.record(actor, "queue.fairness.weight", queue, reason=why, before=before, after=after)
@@ -88,7 +88,7 @@ def end_weight(actor: Actor, queue: str, key: str, *, now: datetime, control: re
     require_permission(actor, "queue.fairness", [queue])
     current = get_fairness(queue, now, control)
     if current is None or key not in current.overrides:
-        raise BadInput("key", f"{key[:40]!r} has no weight of its own in {queue}.")
+        raise BadInput("key", f"{key[:40]!r} has no overridden weight in {queue}. Reload the page.")
     audit_log.record(actor, "queue.fairness.weight", queue, before=_describe_weight(current, key), after=None)
     fairness.end_weight(control, queue, key)
 
@@ -96,9 +96,9 @@ def end_weight(actor: Actor, queue: str, key: str, *, now: datetime, control: re
 def _check_queue(name: str) -> None:
     row = Queue.objects.filter(name=name).first()
     if row is None:
-        raise BadInput("queue", f"{name[:40]} is not a queue.")
+        raise BadInput("queue", f"{name[:40]!r} is not a queue. Choose a jobs queue.")
     if row.kind != Queue.Kind.JOBS:
-        raise BadInput("queue", f"{name} is read by the pipeline; only jobs queues can be fair.")
+        raise BadInput("queue", f"{name} is read by the pipeline. Only jobs queues can be fair.")
 
 
 def _check_weight(weight: float, field: str) -> float:

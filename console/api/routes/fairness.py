@@ -21,7 +21,7 @@ class KeyWeightRow(TypedDict):
     """The weight of a key until its expiry."""
 
     key: str
-    weight: Annotated[float, describe("In shares of one ordinary key.")]
+    weight: Annotated[float, describe("Weight of the key, in shares of one ordinary key.")]
     expires_at: Instant
     reason: str
     by: str
@@ -32,12 +32,14 @@ class QueueFairness(TypedDict):
 
     queue: str
     enabled: bool
-    ordinary_weight: Annotated[float | None, describe("Of all ordinary traffic, in shares of one key.")]
+    ordinary_weight: Annotated[
+        float | None, describe("Weight of the ordinary keys together, in shares of one key; null: disabled.")
+    ]
     weights: list[KeyWeightRow]
 
 
 class FairnessRequest(RequestBody):
-    """ordinary_weight: about the number of active keys."""
+    """ordinary_weight: weight of the ordinary keys together, about the number of active keys."""
 
     reason: str
     enabled: bool = True
@@ -66,7 +68,7 @@ def get_fairness(request: HttpRequest, queue: str) -> QueueFairness:
 
 @router.post("/queues/{queue}/fairness", summary="Enable or disable the fairness of a queue")
 def change_fairness(request: HttpRequest, queue: str, body: FairnessRequest) -> QueueFairness:
-    """Enable or disable fairness; return the new state. Without fairness, the weights of keys end, too."""
+    """Enable or disable fairness, and return the new state. If you disable it, all overrides of weights end."""
     actor, now = actor_for(request, "queue.fairness"), timezone.now()
     if body.enabled:
         fairness.enable(actor, queue, body.ordinary_weight, reason=body.reason, now=now, control=control())
@@ -77,7 +79,7 @@ def change_fairness(request: HttpRequest, queue: str, body: FairnessRequest) -> 
 
 @router.post("/queues/{queue}/weight", summary="Override the weight of a key of a fair queue")
 def set_weight(request: HttpRequest, queue: str, body: WeightRequest) -> QueueFairness:
-    """Override the weight of a key until its expiry; return the fairness of the queue."""
+    """Override the weight of a key until its expiry, and return the fairness of the queue."""
     actor, now = actor_for(request, "queue.fairness"), timezone.now()
     expiry = Expiry(body.minutes, body.expires_at)
     fairness.set_weight(

@@ -1,4 +1,4 @@
-"""How much of a queue each key uses, from the samples of its producers, and the weights of keys."""
+"""The share of each key in the arrivals of a queue, from the samples of its producers, and the weights of keys."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from queues.events.block import NONE
 from queues.fairness import Fairness, KeyWeight
 from workers.documents.queues import ProducerStatus
 
-MAX_KEYS = 8  # without a weight of their own
+MAX_KEYS = 8  # without an override
 
 
 @dataclass(frozen=True)
 class KeyUse:
-    """What one key uses. share: of the arrivals, 0 to 1; None if no sample contains the key."""
+    """The use of a queue by one key. share: of the arrivals, 0 to 1; None if no sample contains the key."""
 
     key: str
     share: float | None
@@ -53,7 +53,7 @@ def load(
 def list_key_uses(
     queue: str, producers: Mapping[str, ProducerStatus], overrides: Mapping[str, KeyWeight]
 ) -> list[KeyUse]:
-    """Return all keys with a weight of their own, and the others with the largest shares."""
+    """Return all overridden keys, and the other keys with the largest shares."""
     shares = compute_shares(queue, producers)
     largest = sorted(shares.keys() - overrides.keys(), key=lambda key: (-shares[key], key))[:MAX_KEYS]
     uses = [KeyUse(key, shares.get(key), overrides.get(key)) for key in {*largest, *overrides}]

@@ -283,21 +283,21 @@ def hold_circuit(request: HttpRequest, name: str) -> ActionResult:
 def change_fairness(request: HttpRequest, name: str) -> ActionResult:
     """Enable or disable fairness. Posted: enabled (yes or no), ordinary_weight (to enable), reason."""
     actor, reason, now = actor_of(request), read_reason(request), timezone.now()
-    if text_of(request, "enabled", "choose yes or no") == "no":
+    if text_of(request, "enabled", "Choose yes or no") == "no":
         fairness.disable(actor, name, reason=reason, now=now, control=control())
-        said = f"Queue {name} gives out events in the order of their arrival. The weights of its keys have ended."
+        said = f"Fairness of queue {name} was disabled. The overrides of its keys' weights have ended."
     else:
-        weight = parse_number(text_of(request, "ordinary_weight", "give the number of active keys"), "ordinary_weight")
+        weight = parse_number(text_of(request, "ordinary_weight", "Enter the number of active keys"), "ordinary_weight")
         fairness.enable(actor, name, float(weight), reason=reason, now=now, control=control())
-        said = f"Queue {name} is fair: a key with many events no longer delays the others."
+        said = f"Fairness of queue {name} was enabled. A key with many events now delays the others only a little."
     return ActionResult(said, reverse("queue", args=[name]))
 
 
 @declare_action("queue.fairness", queue_page)
 def set_key_weight(request: HttpRequest, name: str) -> ActionResult:
     """Override the weight of a key. Posted: key, weight, reason, expiry."""
-    key = text_of(request, "key", "give the key of the events")
-    weight = parse_number(text_of(request, "weight", "give a number of shares"), "weight")
+    key = text_of(request, "key", "Enter the key of the events")
+    weight = parse_number(text_of(request, "weight", "Enter a number of shares"), "weight")
     fairness.set_weight(
         actor_of(request),
         name,
@@ -308,15 +308,15 @@ def set_key_weight(request: HttpRequest, name: str) -> ActionResult:
         expiry=parse_expiry(request.POST),
         control=control(),
     )
-    return ActionResult(f"Key {key[:40]} has the weight {weight:g} in {name}.", reverse("queue", args=[name]))
+    return ActionResult(f"The weight of key {key[:40]} in {name} is {weight:g}.", reverse("queue", args=[name]))
 
 
 @declare_action("queue.fairness", queue_page)
 def end_key_weight(request: HttpRequest, name: str) -> ActionResult:
     """End the override of a key's weight. Posted: key."""
-    key = text_of(request, "key", "give the key of the override")
+    key = text_of(request, "key", "Enter the key of the override")
     fairness.end_weight(actor_of(request), name, key, now=timezone.now(), control=control())
-    return ActionResult(f"Key {key[:40]} has no weight of its own in {name}.", reverse("queue", args=[name]))
+    return ActionResult(f"The override of key {key[:40]} in {name} has ended.", reverse("queue", args=[name]))
 
 
 @dataclass(frozen=True, kw_only=True)
