@@ -50,16 +50,17 @@ def acknowledge_first() -> None:
 
 @dataclass(frozen=True)
 class Defect:
-    """A defect. shows: a part of the violation."""
+    """A defect. kinds: of the faults that uncover it; shows: a part of the violation."""
 
     plant: Callable[[], None]
+    kinds: str
     shows: str
 
 
 DEFECTS: Mapping[str, Defect] = {
-    "skip a fence": Defect(skip_fence, " after "),
-    "forget a lease": Defect(forget_lease, "which no lease had"),
-    "acknowledge before the write": Defect(acknowledge_first, "blocks are lost"),
+    "skip a fence": Defect(skip_fence, "freeze under a lease", " after "),
+    "forget a lease": Defect(forget_lease, "crash", "which no lease had"),
+    "acknowledge before the write": Defect(acknowledge_first, "stop node,lost request", "blocks are lost"),
 }
 
 
