@@ -14,7 +14,7 @@ compare a fair queue with one that is not fair, in turns.
 
 import multiprocessing
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
@@ -164,9 +164,11 @@ def _measure(seconds: float, flood_keys: int, is_fair: bool = True, load: float 
                 fairness.enable(control, QUEUE, FairnessSettings(ordinary_weight=float(KEYS)))
         context = multiprocessing.get_context("spawn")
         processes = []
-        works = [(_work, (urls["control"], urls[NODE], f"w{number}", seconds)) for number in range(WORKERS)]
-        produces = [(_produce, (urls["control"], number, flood_keys, load, seconds)) for number in range(PRODUCERS)]
-        for target, arguments in (*works, *produces):
+        programs: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
+            *((_work, (urls["control"], urls[NODE], f"w{number}", seconds)) for number in range(WORKERS)),
+            *((_produce, (urls["control"], number, flood_keys, load, seconds)) for number in range(PRODUCERS)),
+        ]
+        for target, arguments in programs:
             here, there = context.Pipe()
             processes.append((context.Process(target=target, args=(*arguments, there), daemon=True), here))
         for process, _ in processes:

@@ -58,7 +58,7 @@ class Defect:
 
 
 DEFECTS: Mapping[str, Defect] = {
-    "skip a fence": Defect(skip_fence, "freeze under a lease", " after "),
+    "skip a fence": Defect(skip_fence, "freeze at a call", " after "),
     "forget a lease": Defect(forget_lease, "crash", "which no lease had"),
     "acknowledge before the write": Defect(acknowledge_first, "stop node,lost request", "blocks are lost"),
 }
