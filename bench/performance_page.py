@@ -150,6 +150,10 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
         Row("splitter, per block", "splitter", "us_per_block", "µs", 2.0, True),
         Row("burst: share of the pool used", "burst", "pool_share", "", 0.9),
         Row("burst: lag of other queues", "burst", "others_lag_seconds", "s", 5.0, True),
+        Row("fair queue: p95 latency with a flood to that without", "fairness", "flood_p95_ratio", "", 1.2, True),
+        Row("fair queue: the same until handling starts", "fairness", "virtual_flood_waiting_p95_ratio", "", 1.2, True),
+        Row("fair queue: gain of a flood by splitting", "fairness", "virtual_split_gain", "", 2.0, True),
+        Row("fair queue: throughput relative to other queues", "fairness", "throughput_ratio", "", 0.95),
         Row("goodput after a destination was down, share of arrivals", "brownout", "goodput_share", "", 0.9),
     ),
     "Attached systems": (
