@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shlex
 
 import httpx
@@ -10,6 +11,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from common.errors import BadInput
+from console import release
 from console.accounts import access
 from console.accounts.access import ACTIONS
 from console.api.v1 import api
@@ -204,6 +206,16 @@ def test_what_a_page_posts_has_a_command():
     operations = found()
     for command in " ".join(COMMANDS.split()).split(", "):
         assert find_operation(operations, command.split()).method == "POST", command
+
+
+def test_each_command_that_a_form_offers_to_copy_changes_something():
+    operations = found()
+    pages = "".join(page.read_text(encoding="utf-8") for page in (release.ROOT / "templates").rglob("*.html"))
+    commands = set(re.findall(r'data-command="([^"%]+)"', pages))
+    assert len(commands) > 20
+    for command in sorted(commands):
+        words = re.sub(r"\{\{.*?\}\}", "1", command).partition(" --")[0].split()
+        assert find_operation(operations, words).method != "GET", command
 
 
 def test_every_action_of_the_table_has_a_command(browsers, things, stored_snapshot, monkeypatch):
